@@ -1,0 +1,107 @@
+# Everything a developer or CI runs. CI calls `make test` and nothing else (.ci/run).
+
+# The modules, in the order in which they depend on each other; go.work lists the same ones.
+MODULES := . ./cmd/holdfast ./integration ./bench
+
+# Packages that must also compile elsewhere. Linux is the platform; this is no promise, only a fence.
+DARWIN  := . ./driver ./memlock ./filelock
+WINDOWS := . ./driver ./memlock
+
+# Pinned, so that the same commit gives the same verdict on every machine. golangci-lint carries gofumpt too: raise
+# both together, or they will disagree about the format.
+GOFUMPT_VERSION  := v0.12.0
+GOLANGCI_VERSION := v2.15.0
+GOFUMPT  := $(CURDIR)/.tools/gofumpt-$(GOFUMPT_VERSION)
+GOLANGCI := $(CURDIR)/.tools/golangci-lint-$(GOLANGCI_VERSION)
+
+# More flags for go test, e.g. make test TESTFLAGS='-run TestFencing -count=20'.
+TESTFLAGS ?=
+
+# Without -buildvcs=false, go refuses to build in a checkout that belongs to another user (containers, CI).
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# $(call each-module,COMMAND): run it in every module by itself. GOWORK=off proves that each go.mod is complete, which
+# the workspace would hide.
+each-module = for module in $(MODULES); do (cd $$module && export GOWORK=off && $(1)) || { echo "in module $$module" >&2; exit 1; }; done
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: check
+check: format-check vet arrows build cross lint ## what needs no server: format, vet, arrows, builds, lint (under a minute)
+
+.PHONY: test
+test: check ## check, then every test of every module with -race
+	go test -json -race -shuffle=on $(strip $(TESTFLAGS)) $(MODULES:%=%/...) \
+		| go run ./internal/testlog -allow .ci/skips$(if $(filter true 1,$(CI)), -strict)
+
+.PHONY: test-full
+test-full: export HOLDFAST_FULL := 1
+test-full: override TESTFLAGS += -timeout=3h
+test-full: test ## test, with the long cases too (HOLDFAST_FULL=1)
+
+.PHONY: bench
+bench: ## compare with other lock libraries, side by side
+	cd bench && go run .
+
+.PHONY: docs
+docs: ## write anew what is generated from the code
+	@$(call each-module,go generate ./...)
+
+.PHONY: verify
+verify: docs tidy ## fail if what is generated, or a go.mod, is out of date (commit first)
+	@git diff --exit-code
+	@new=$$(git status --porcelain); [ -z "$$new" ] || { echo "not committed:"; echo "$$new"; exit 1; } >&2
+
+.PHONY: fmt
+fmt: $(GOFUMPT) $(GOLANGCI) ## format all Go code
+	$(GOFUMPT) -w .
+	@$(call each-module,$(GOLANGCI) fmt ./...)
+
+.PHONY: lint
+lint: $(GOLANGCI) ## golangci-lint over every module
+	@$(call each-module,$(GOLANGCI) run ./...)
+
+.PHONY: tidy
+tidy: ## go mod tidy in every module
+	@$(call each-module,go mod tidy)
+	go work sync
+
+.PHONY: deps
+deps: ## list the modules that each module pulls in, without tests
+	@$(call each-module,echo "$$module:" && go list -deps -f '{{with .Module}}{{if not .Main}}  {{.Path}} {{.Version}}{{end}}{{end}}' ./... | sort -u)
+
+# The parts of check; not in the help, but fine to call.
+.PHONY: format-check vet arrows build cross
+format-check: $(GOFUMPT)
+	@diff=$$($(GOFUMPT) -d .); [ -z "$$diff" ] || { echo "$$diff"; echo "run: make fmt"; exit 1; } >&2
+
+vet:
+	@$(call each-module,go vet ./...)
+
+arrows:
+	go test -run '^TestImports' .
+
+# -o /dev/null: a module with a single command would leave its binary in the tree.
+build:
+	@$(call each-module,go build -o /dev/null ./...)
+	go build -o /dev/null $(MODULES:%=%/...)
+
+cross: export CGO_ENABLED := 0
+cross:
+	GOOS=darwin GOARCH=arm64 go build $(DARWIN)
+	GOOS=windows GOARCH=amd64 go build $(WINDOWS)
+
+# A tool's file carries its version, so a new pin is a missing file. GOFLAGS and friends of the caller stay out of it.
+$(GOFUMPT):
+	GOFLAGS= GOBIN=$(CURDIR)/.tools go install mvdan.cc/gofumpt@$(GOFUMPT_VERSION)
+	mv .tools/gofumpt $@
+
+$(GOLANGCI):
+	GOFLAGS= GOBIN=$(CURDIR)/.tools go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv .tools/golangci-lint $@

@@ -1,0 +1,240 @@
+package holdfast
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Acquire waits until it holds the name, and returns the lease. It fails when
+// ctx ends, when AcquireOptions.Wait or Tries run out, and at once on what no
+// wait can mend: ErrInvalid, ErrUnsupported, ErrDenied, ErrConflict, ErrClosed.
+// While the store is unavailable it goes on trying.
+//
+// If ctx's deadline or Wait ended the wait the error is ErrTimeout, and also
+// matches what it waited for last: ErrHeld or ErrUnavailable. If ctx was
+// cancelled it is context.Canceled. When it returns an error, nothing of the
+// attempt can still win the lock for long: what may be on its way is undone in
+// the background. ctx does not bound the hold.
+func (c *Client) Acquire(ctx context.Context, name string, o *AcquireOptions) (*Lease, error) {
+	w, o, err := c.prepare(ctx, name, o)
+	if err != nil || w.lease != nil {
+		return w.lease, err
+	}
+	if o.Tries > 0 {
+		return c.acquireTries(w, name, o)
+	}
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil, c.errorf("acquire", name, ErrClosed, nil)
+	}
+	ln := c.line(c.storeName(name))
+	ln.push(w)
+	c.wg.Add(1)
+	if inline := o.Wait == 0 || c.props.Local; inline && !ln.serving && !ln.turnOpen() {
+		ln.serving = true
+		c.mu.Unlock()
+		ln.askInline(w)
+	} else {
+		ln.stir()
+		c.mu.Unlock()
+	}
+	c.wg.Done()
+	return ln.await(w, o.Wait)
+}
+
+// TryAcquire makes exactly one attempt and does not wait for a holder. If
+// somebody else holds the name, or waits for it, the error is ErrHeld. Wait
+// and Tries of the options do not count. The other errors are those of
+// [Client.Acquire]; a store that does not answer is ErrUnavailable or
+// ErrIndeterminate.
+func (c *Client) TryAcquire(ctx context.Context, name string, o *AcquireOptions) (*Lease, error) {
+	w, _, err := c.prepare(ctx, name, o)
+	if err != nil || w.lease != nil {
+		return w.lease, err
+	}
+	return c.try(w, name)
+}
+
+// Do acquires the name, runs fn, and releases it, also if fn panics. The ctx
+// of fn is the lease's and ends with the caller's too: fn should stop when it
+// ends. Do returns fn's error; if that is nil but the lease was no longer valid
+// when fn returned, ErrLost (or ErrBroken): what fn did may have overlapped
+// with another holder. An error of the release is not returned (the store frees
+// the name at the latest when the lease would have ended), but told to
+// Options.Observe.
+func (c *Client) Do(ctx context.Context, name string, o *AcquireOptions, fn func(ctx context.Context, l *Lease) error) error {
+	lease, err := c.Acquire(ctx, name, o)
+	if err != nil {
+		return err
+	}
+	work, cancel := context.WithCancelCause(lease.Context())
+	defer cancel(nil)
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	defer stop()
+	if deadline, ok := ctx.Deadline(); ok {
+		var end context.CancelFunc
+		work, end = context.WithDeadline(work, deadline)
+		defer end()
+	}
+	defer func() { _ = lease.Release(ctx) }()
+	err = fn(work, lease)
+	if err == nil && !lease.Valid() {
+		return lease.lostError("do")
+	}
+	return err
+}
+
+func (l *Lease) lostError(op string) error {
+	c := l.hold.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kind := ErrLost
+	if l.cause != nil {
+		kind = endKind(l.cause)
+	}
+	return l.errorf(op, kind, nil)
+}
+
+// prepare checks the input and makes the waiter. A reentrant acquire that
+// shares a hold has its lease already.
+func (c *Client) prepare(ctx context.Context, name string, o *AcquireOptions) (*waiter, *AcquireOptions, error) {
+	w := &waiter{ctx: ctx, start: driver.Now()}
+	if o == nil {
+		o = &AcquireOptions{}
+	}
+	if err := o.validate(name); err != nil {
+		return w, o, c.errorf("acquire", name, ErrInvalid, err)
+	}
+	w.label = cmp.Or(o.Label, c.label)
+	w.ask = ask{
+		mode: cmp.Or(o.Mode, Exclusive), n: o.Permits, limit: o.Limit,
+		ttl: cmp.Or(o.TTL, c.opts.TTL), minHold: o.MinHold, maxHold: o.MaxHold, noRenew: o.NoRenew, unfair: o.Unfair,
+	}
+	if o.Permits > 0 {
+		w.ask.mode = Permits
+	}
+	if err := c.able(name, w.ask); err != nil {
+		return w, o, err
+	}
+	if ctx.Err() != nil {
+		return w, o, c.waitError(name, ctx.Err(), nil, nil, nil)
+	}
+	lease, err := c.reenter(w, name, o)
+	w.lease = lease
+	return w, o, err
+}
+
+// able refuses what the store cannot do, before it is asked.
+func (c *Client) able(name string, a ask) error {
+	switch {
+	case a.mode == Shared && !c.props.Shared:
+		return c.errorf("acquire", name, ErrUnsupported, errText("shared locks"))
+	case a.mode == Permits && !c.props.Permits:
+		return c.errorf("acquire", name, ErrUnsupported, errText("semaphores"))
+	case c.props.MaxTTL > 0 && a.ttl > c.props.MaxTTL:
+		return c.errorf("acquire", name, ErrInvalid, errText("ttl "+a.ttl.String()+": this store takes at most "+c.props.MaxTTL.String()))
+	}
+	return nil
+}
+
+// askInline makes the line's first attempt on the caller's goroutine: an
+// acquire that meets nobody costs one request and no other goroutine.
+func (ln *line) askInline(w *waiter) {
+	c := ln.c
+	p := ln.newPlace(w)
+	res, err := c.attempt(w.ctx, p, c.queuer != nil && !w.ask.unfair)
+	p = ln.settle(p, res, err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ln.serving = false
+	switch {
+	case p == nil:
+		ln.stir()
+	case c.closed:
+		c.owe(&debt{req: driver.ReleaseRequest{Ref: p.ref(), Abandon: true}})
+		ln.tidy()
+	default:
+		ln.startServing(p)
+	}
+}
+
+// try makes one attempt for a waiter that stands in no line.
+func (c *Client) try(w *waiter, name string) (*Lease, error) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil, c.errorf("acquire", name, ErrClosed, nil)
+	}
+	c.wg.Add(1)
+	c.mu.Unlock()
+	defer c.wg.Done()
+	p := (&line{c: c, name: c.storeName(name)}).newPlace(w)
+	res, err := c.attempt(w.ctx, p, false)
+	switch {
+	case err != nil && w.ctx.Err() != nil:
+		return nil, c.waitError(name, w.ctx.Err(), nil, err, nil)
+	case err != nil:
+		return nil, c.errorf("acquire", name, kindError(c.store.Classify(err)), err)
+	case res.Status != driver.Granted:
+		e := c.errorf("acquire", name, ErrHeld, nil)
+		e.Holder = newHolder(res.Queue.Holder)
+		return nil, e
+	}
+	return c.take(w, p, res.Grant)
+}
+
+// take turns the grant of a single attempt into a lease.
+func (c *Client) take(w *waiter, p *place, g driver.Grant) (*Lease, error) {
+	deadline := trustUntil(p.sent, g.Window)
+	c.mu.Lock()
+	if bad := c.closed || w.ctx.Err() != nil || deadline <= driver.Now() || g.Token >= 1<<55; bad {
+		closed := c.closed
+		c.mu.Unlock()
+		c.giveBack(p, g)
+		switch {
+		case closed:
+			return nil, c.errorf("acquire", w.nameOf(p), ErrClosed, nil)
+		case w.ctx.Err() != nil:
+			return nil, c.waitError(w.nameOf(p), w.ctx.Err(), nil, nil, nil)
+		}
+		return nil, c.errorf("acquire", w.nameOf(p), ErrUnavailable, errText("the grant came too late to be trusted, and was given back"))
+	}
+	ln := c.line(p.ln.name)
+	p.ln = ln
+	h := c.newHold(ln, p, g, deadline)
+	w.lease = h.addLease(w)
+	c.mu.Unlock()
+	c.tellAcquired(w, EventAcquired)
+	return w.lease, nil
+}
+
+func (w *waiter) nameOf(p *place) string { return p.ln.name.Full }
+
+// acquireTries makes at most o.Tries attempts.
+func (c *Client) acquireTries(w *waiter, name string, o *AcquireOptions) (*Lease, error) {
+	ctx := w.ctx
+	if o.Wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, time.Now().Add(time.Duration(w.start.Add(o.Wait).Until())))
+		defer cancel()
+	}
+	pause := backoff{}
+	for i := 1; ; i++ {
+		lease, err := c.try(w, name)
+		if err == nil || i == o.Tries || !retriable(err) {
+			return lease, err
+		}
+		c.sleep(ctx, pause.next())
+		if ctx.Err() != nil {
+			why := w.ctx.Err()
+			if why == nil {
+				why = ErrTimeout
+			}
+			return nil, c.waitError(name, why, err, nil, nil)
+		}
+	}
+}

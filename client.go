@@ -1,0 +1,233 @@
+package holdfast
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Client locks names in one store. It is made by [New] or [Open], is safe for
+// use by many goroutines, and is meant to be shared: goroutines of one client
+// that wait for one name cost the store one waiter.
+//
+// Its goroutines: one timer callback that renews leases, beats places and
+// tells losses (keeper.go); one for each batch that is on its way to the
+// store; one for each name that is waited for (serve.go). All end before
+// Close returns.
+type Client struct {
+	store     driver.Store
+	props     driver.Properties
+	queuer    driver.Queuer    // nil where the store keeps no places
+	blocker   driver.Blocker   // nil where the wait is not an operation
+	inspector driver.Inspector // these three nil where the store cannot
+	lister    driver.Lister
+	breaker   driver.Breaker
+	shard     func(driver.Name) int
+	maxBatch  int
+	acquires  *committer[*driver.AcquireRequest, driver.AcquireAnswer] // nil where the store
+	releases  *committer[*driver.ReleaseRequest, driver.ReleaseAnswer] // carries no batches
+
+	opts  Options
+	label string
+	log   *slog.Logger
+
+	// life ends in Close: the parent of what is asked on nobody's behalf but
+	// the client's.
+	life context.Context
+	end  context.CancelFunc
+	wg   sync.WaitGroup // all goroutines; Add under mu and not after closed
+
+	closing  sync.Once
+	closeErr error
+
+	// mu guards all below, and all fields of lines, waiters, holds, places and
+	// debts. Nothing under it blocks.
+	mu      sync.Mutex
+	closed  bool // no new work
+	stopped bool // no new goroutine
+
+	lines   map[string]*line        // by key; those with a hold or a waiter
+	places  map[driver.Owner]*place // that signals may concern
+	holds   map[driver.Owner]*hold  // live, by owner
+	keyed   map[reentrancyKey]*hold // by reentrancy key
+	debts   map[*debt]struct{}      // releases that the store still has to answer
+	arrived uint64                  // number of the latest waiter
+	keeper  keeper
+}
+
+// New makes a client of a store and takes the store over: Close closes it. On
+// an error the store is left to the caller. opts may be nil. Problems of opts
+// are reported all at once as ErrInvalid; a store that gives less than
+// Options.Require is ErrUnsupported.
+func New(store driver.Store, opts *Options) (*Client, error) {
+	c := &Client{
+		store: store, props: store.Properties(),
+		lines: map[string]*line{}, places: map[driver.Owner]*place{}, holds: map[driver.Owner]*hold{},
+		keyed: map[reentrancyKey]*hold{}, debts: map[*debt]struct{}{},
+	}
+	if opts != nil {
+		c.opts = *opts
+	}
+	if err := c.opts.validate(); err != nil {
+		return nil, c.errorf("open", "", ErrInvalid, err)
+	}
+	c.opts.TTL = cmp.Or(c.opts.TTL, c.defaultTTL())
+	c.label = cmp.Or(c.opts.Label, defaultLabel())
+	c.log = cmp.Or(c.opts.Logger, slog.Default())
+	c.findAbilities()
+	if err := c.opts.Require.check(c.props); err != nil {
+		return nil, c.errorf("open", "", ErrUnsupported, err)
+	}
+	c.life, c.end = context.WithCancel(context.Background())
+	c.keeper.init(c)
+	if s, ok := store.(driver.Signaler); ok {
+		s.Listen(c.signal)
+	}
+	return c, nil
+}
+
+// Open makes a client of the store that a URL names, e.g.
+// "redis://127.0.0.1:6379?prefix=shop". The package of the store must be
+// imported. A malformed URL, an unknown scheme or parameter is ErrInvalid.
+// Errors never hold a secret of the URL.
+func Open(ctx context.Context, rawURL string, opts *Options) (*Client, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	o := *opts
+	invalid := func(err error) error { return &Error{Op: "open", Kind: ErrInvalid, Err: err} }
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, invalid(errors.New("malformed store URL")) // the parser's error quotes the URL
+	}
+	if query := u.Query(); query.Has("prefix") {
+		o.Prefix = query.Get("prefix")
+		query.Del("prefix")
+		u.RawQuery = query.Encode()
+	}
+	if err := o.validate(); err != nil {
+		return nil, invalid(err)
+	}
+	store, err := driver.Open(ctx, u, &driver.OpenOptions{TTL: cmp.Or(o.TTL, DefaultTTL)})
+	if err != nil {
+		return nil, &Error{Op: "open", Store: u.Scheme, Kind: openKind(ctx, err), Err: err}
+	}
+	c, err := New(store, &o)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return c, nil
+}
+
+func openKind(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if k := driver.KindOf(err); k != driver.Indeterminate {
+		return kindError(k)
+	}
+	return ErrUnavailable // nothing was asked of the store yet
+}
+
+func (c *Client) findAbilities() {
+	c.queuer, _ = c.store.(driver.Queuer)
+	c.blocker, _ = c.store.(driver.Blocker)
+	c.inspector, _ = c.store.(driver.Inspector)
+	c.lister, _ = c.store.(driver.Lister)
+	c.breaker, _ = c.store.(driver.Breaker)
+	c.shard = func(driver.Name) int { return 0 }
+	if s, ok := c.store.(driver.Sharder); ok {
+		c.shard = s.Shard
+	}
+	c.maxBatch = 256
+	if b, ok := c.store.(driver.Batcher); ok {
+		c.maxBatch = b.MaxBatch()
+		c.acquires, c.releases = newAcquireCommitter(c, b), newReleaseCommitter(c, b)
+	}
+}
+
+// defaultTTL is 30 s, or the most that the store takes.
+func (c *Client) defaultTTL() time.Duration {
+	ttl := DefaultTTL
+	if c.props.MaxTTL != 0 {
+		ttl = min(ttl, c.props.MaxTTL)
+	}
+	return max(ttl, c.props.MinTTL)
+}
+
+// Properties are the promises of the client's store.
+func (c *Client) Properties() driver.Properties { return c.props }
+
+// Store is the store underneath, for abilities that this package has no
+// method for. Using it to change locks of this client voids its promises.
+func (c *Client) Store() driver.Store { return c.store }
+
+func (r Require) check(p driver.Properties) error {
+	var errs []error
+	if p.Class < r.Class {
+		errs = append(errs, fmt.Errorf("class %v is required, %s gives %v", r.Class, p.Store, p.Class))
+	}
+	if r.Fencing && !p.Fencing {
+		errs = append(errs, fmt.Errorf("fencing tokens are required, %s gives none", p.Store))
+	}
+	if r.Fair && !p.Fair {
+		errs = append(errs, fmt.Errorf("fairness is required, %s does not promise it", p.Store))
+	}
+	return errors.Join(errs...)
+}
+
+// errorf makes the typed error of this client.
+func (c *Client) errorf(op, name string, kind, cause error) *Error {
+	return &Error{Op: op, Name: name, Store: c.props.Store, Kind: kind, Err: cause}
+}
+
+// observe tells the hook. It is called without mu.
+func (c *Client) observe(ctx context.Context, e Event) {
+	if c.opts.Observe != nil {
+		e.Store = c.props.Store
+		c.opts.Observe(ctx, e)
+	}
+}
+
+// bounded limits one request to the store. Local stores answer at once, and a
+// timer for each would cost more than the request.
+func (c *Client) bounded(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
+	if c.props.Local {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.requestTimeout(ttl))
+	stop := context.AfterFunc(c.life, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+func (c *Client) requestTimeout(ttl time.Duration) time.Duration {
+	return min(cmp.Or(c.opts.RequestTimeout, maxRequestTimeout), ttl/renewFraction)
+}
+
+func defaultLabel() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	label := fmt.Sprintf("%s/%s[%d]", host, filepath.Base(os.Args[0]), os.Getpid())
+	return label[:min(len(label), MaxLabelBytes)]
+}
+
+// background runs fn on a goroutine that Close waits for. After Close, which
+// ends all that such work would end, it does nothing.
+func (c *Client) background(fn func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.wg.Go(fn)
+	}
+}

@@ -1,0 +1,135 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// debt is a release that the store still has to answer: of a lease when the
+// store was away, or of an attempt that was given up. Debts are paid in the
+// background (laws G6 and W2).
+type debt struct {
+	req   driver.ReleaseRequest
+	alarm alarm
+	tries int
+	// An attempt whose reply was lost may reach the store even after its
+	// release. It is released again and again until repeat has passed since the
+	// first answer.
+	repeat   time.Duration
+	answered driver.Instant
+	// until is when an unpaid debt is dropped, as the lease has ended anyway;
+	// zero: never.
+	until driver.Instant
+}
+
+// abandon undoes an attempt. unknown tells that its request may still be on
+// its way.
+func (c *Client) abandon(p *place, unknown bool) {
+	d := &debt{req: driver.ReleaseRequest{Ref: p.ref(), Abandon: true}}
+	if unknown && !c.props.Local {
+		d.repeat = p.ask.window()
+	}
+	c.mu.Lock()
+	delete(c.places, p.owner)
+	c.owe(d)
+	c.mu.Unlock()
+}
+
+// giveBack releases a grant that came too late, or for nobody.
+func (c *Client) giveBack(p *place, g driver.Grant) {
+	ref := p.ref()
+	ref.Token = g.Token
+	c.mu.Lock()
+	c.owe(&debt{req: driver.ReleaseRequest{Ref: ref}})
+	c.mu.Unlock()
+}
+
+// owe enters a debt, to be paid at once; under mu.
+func (c *Client) owe(d *debt) {
+	c.debts[d] = struct{}{}
+	d.alarm.debt, d.alarm.at = d, driver.Now()
+	c.keeper.set(&d.alarm)
+}
+
+// later enters a debt that is due at a time; under mu.
+func (c *Client) later(d *debt, at driver.Instant) {
+	c.debts[d] = struct{}{}
+	d.alarm.debt, d.alarm.at = d, at
+	c.keeper.set(&d.alarm)
+}
+
+// pay sends a debt once, and plans what is left of it.
+func (c *Client) pay(d *debt) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.life), maxRequestTimeout)
+	_, err := c.sendRelease(ctx, &d.req)
+	cancel()
+	c.mu.Lock()
+	now := driver.Now()
+	d.tries++
+	done := false
+	switch {
+	case err == nil && d.answered == 0:
+		d.answered = now
+		done = d.repeat == 0
+	case err == nil:
+		done = now >= d.answered.Add(d.repeat)
+	case !transient(c.store.Classify(err)):
+		done = true
+	}
+	if done || d.until != 0 && now >= d.until || c.stopped {
+		delete(c.debts, d)
+	} else {
+		c.later(d, now.Add(d.pause()))
+	}
+	c.mu.Unlock()
+	if d.req.Abandon && (done || err != nil && d.tries == 1) {
+		c.observe(c.life, Event{Kind: EventAbandoned, Name: d.req.Name.Full, Mode: d.req.Mode, Err: err})
+	}
+}
+
+func (d *debt) pause() time.Duration {
+	if d.answered != 0 {
+		return max(d.repeat/8, minMargin)
+	}
+	return min(pollMin<<min(d.tries, 6), pollMax)
+}
+
+func (c *Client) sendRelease(ctx context.Context, req *driver.ReleaseRequest) (bool, error) {
+	if c.releases == nil {
+		return c.store.Release(ctx, req)
+	}
+	answer, err := c.releases.do(ctx, req, false)
+	if err != nil {
+		return false, &driver.Failure{Kind: driver.Indeterminate, Err: err}
+	}
+	return answer.Released, answer.Err
+}
+
+// settleDebts waits until the store has answered all debts, or ctx ends; then
+// it says what may remain.
+func (c *Client) settleDebts(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		var open []string
+		for d := range c.debts {
+			if d.answered == 0 {
+				open = append(open, fmt.Sprintf("%q", d.req.Name.Full))
+			}
+		}
+		c.mu.Unlock()
+		if len(open) == 0 {
+			return nil
+		}
+		if ctx.Err() != nil {
+			slices.Sort(open)
+			return errors.New("the store did not answer: may remain until it expires: " + strings.Join(slices.Compact(open), ", "))
+		}
+		c.sleep(ctx, 2*time.Millisecond)
+	}
+}

@@ -1,0 +1,69 @@
+package driver
+
+import "time"
+
+// Class is how strong exclusion and tokens are. A larger class gives more.
+type Class uint8
+
+// The guarantee classes.
+const (
+	ClassNone Class = iota // fail-open: nothing is promised
+	ClassD                 // best effort: a documented fault may let two in
+	ClassC                 // one server, lease: holds while its clock is not stepped and its data lives
+	ClassB                 // one server, session-bound: holds while the server and the session live
+	ClassA                 // consensus: holds while a majority lives
+)
+
+func (c Class) String() string {
+	return [...]string{"none", "D", "C", "B", "A"}[c]
+}
+
+// Bound is what a grant lives by.
+type Bound uint8
+
+// What a grant lives by.
+const (
+	ByLease      Bound = iota + 1 // its window, renewed
+	ByConnection                  // a session, connection or process; it ends with it
+)
+
+// Abilities are what a store can do beyond an exclusive lock with attempt,
+// renewal and release. The table of stores and abilities in package
+// drivertest promises them; the conformance suite proves each, and that what
+// is missing is refused.
+type Abilities struct {
+	Fair, Fencing, Shared, Permits, Handles bool
+	// Break, List, Inspect follow from the interfaces and are checked against
+	// them.
+	Break, List, Inspect bool
+}
+
+// Properties are a store's promises.
+type Properties struct {
+	// Store is the short name used in errors, metrics and docs, e.g. "redis".
+	Store string
+	Class Class
+	Bound Bound
+	Abilities
+	// MinTTL and MaxTTL bound the TTL, within holdfast's own bounds; 0 means
+	// those. Granularity is what a TTL is rounded up to.
+	MinTTL, MaxTTL, Granularity time.Duration
+	// Local stores are reached without a network: calls are answered at once
+	// and never ambiguous, so requests need no timeout of their own.
+	Local bool
+	// OneHost stores exclude only the processes of one machine.
+	OneHost bool
+	Names   Names
+	// Warnings name unsafe settings that were found, in plain words.
+	Warnings []string
+}
+
+// Names are a store's limits on keys. Package holdfast encodes every name into
+// them, one to one and safe for stores that fold case.
+type Names struct {
+	// MaxBytes is the longest key, at least 80; longer ones are hashed.
+	MaxBytes int
+	// Portable restricts keys to the characters a-z, 0-9 and "._-%+~"; without
+	// it a key may hold any UTF-8.
+	Portable bool
+}

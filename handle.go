@@ -1,0 +1,150 @@
+package holdfast
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// handlePrefix names the version of the text form (docs/wire.md).
+const handlePrefix = "hf1."
+
+// handle is what another process needs to go on with a hold.
+type handle struct {
+	Name   string `json:"name"`
+	Prefix string `json:"prefix,omitempty"`
+	Mode   string `json:"mode"`
+	N      int    `json:"permits,omitempty"`
+	Limit  int    `json:"limit,omitempty"`
+	Owner  string `json:"owner"`
+	Token  uint64 `json:"token,string"`
+	TTL    int64  `json:"ttl_ms"`
+}
+
+// Handle ends the lease here (ErrReleased), without a word to the store, and
+// gives a text with which another process goes on: see [Client.Adopt]. Whoever
+// has it is the holder; it can be used again and again. The hold ends after its
+// TTL unless it is adopted. ErrUnsupported where holds are bound to this
+// process or a connection; ErrConflict if the hold is shared with other leases.
+func (l *Lease) Handle() (string, error) {
+	h := l.hold
+	c := h.c
+	if !c.props.Handles {
+		return "", l.errorf("handle", ErrUnsupported, errText("a hold on this store cannot leave its process"))
+	}
+	c.mu.Lock()
+	if err := l.ended("handle"); err != nil {
+		c.mu.Unlock()
+		return "", err
+	}
+	if len(h.leases) > 1 {
+		c.mu.Unlock()
+		return "", l.errorf("handle", ErrConflict, errText("other leases share the hold"))
+	}
+	end, asking := l.finish(ErrReleased), h.asking
+	h.retire()
+	h.line.stir()
+	c.mu.Unlock()
+	end()
+	ctx, cancel := context.WithTimeout(context.Background(), maxRequestTimeout)
+	defer cancel()
+	settled(ctx, asking)
+	text, err := json.Marshal(handle{
+		Name: h.name.Full, Prefix: h.name.Prefix, Mode: h.ask.mode.String(), N: h.ask.n, Limit: h.ask.limit,
+		Owner: l.Owner(), Token: l.token, TTL: h.ask.ttl.Milliseconds(),
+	})
+	if err != nil {
+		return "", l.errorf("handle", ErrInvalid, err)
+	}
+	return handlePrefix + base64.RawURLEncoding.EncodeToString(text), nil
+}
+
+// Adopt goes on with the hold that a handle names, in this process: it is
+// renewed first, and trusted from that. The lease then renews itself. ErrLost if
+// the hold has ended; ErrInvalid if the text is no handle, or of a client with
+// another prefix; ErrUnsupported where there are no handles.
+func (c *Client) Adopt(ctx context.Context, text string) (*Lease, error) {
+	if !c.props.Handles {
+		return nil, c.errorf("adopt", "", ErrUnsupported, nil)
+	}
+	p, token, err := c.parseHandle(text)
+	if err != nil {
+		return nil, c.errorf("adopt", "", ErrInvalid, err)
+	}
+	name := p.ln.name.Full
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil, c.errorf("adopt", name, ErrClosed, nil)
+	}
+	c.wg.Add(1)
+	c.mu.Unlock()
+	defer c.wg.Done()
+	ref := p.ref()
+	ref.Token = token >> 8
+	rctx, cancel := c.bounded(ctx, p.ask.ttl)
+	defer cancel()
+	p.sent = driver.Now()
+	res := c.store.Renew(rctx, []driver.RenewRequest{{Ref: ref, TTL: p.ask.ttl, Label: p.label}})[0]
+	switch {
+	case res.Err != nil:
+		return nil, c.failure(ctx, "adopt", name, res.Err)
+	case res.Status == driver.Lost:
+		return nil, c.errorf("adopt", name, ErrLost, nil)
+	case res.Status == driver.Broken:
+		return nil, c.errorf("adopt", name, ErrBroken, errText(res.Reason))
+	}
+	return c.adopted(ctx, p, token, res)
+}
+
+func (c *Client) adopted(ctx context.Context, p *place, token uint64, res driver.RenewResult) (*Lease, error) {
+	deadline := trustUntil(p.sent, res.Window)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, c.errorf("adopt", p.ln.name.Full, ErrClosed, nil)
+	}
+	if c.holds[p.owner] != nil {
+		return nil, c.errorf("adopt", p.ln.name.Full, ErrConflict, errText("this client has adopted it already"))
+	}
+	if deadline <= driver.Now() {
+		return nil, c.errorf("adopt", p.ln.name.Full, ErrLost, errText("the answer came too late"))
+	}
+	p.ln = c.line(p.ln.name)
+	h := c.newHold(p.ln, p, driver.Grant{Token: token >> 8, Window: res.Window}, deadline)
+	h.seq = uint8(token) //nolint:gosec // the low byte is the local sequence
+	return h.addLease(&waiter{ask: p.ask, ctx: ctx}), nil
+}
+
+func (c *Client) parseHandle(text string) (*place, uint64, error) {
+	coded, ok := strings.CutPrefix(text, handlePrefix)
+	raw, err := base64.RawURLEncoding.DecodeString(coded)
+	var h handle
+	if !ok || err != nil || json.Unmarshal(raw, &h) != nil {
+		return nil, 0, errors.New("not a handle")
+	}
+	owner, err := hex.DecodeString(h.Owner)
+	p := &place{label: c.label, news: make(chan news, 1)}
+	mode, known := map[string]Mode{"exclusive": Exclusive, "shared": Shared, "permits": Permits}[h.Mode]
+	if err != nil || len(owner) != len(p.owner) || !known {
+		return nil, 0, errors.New("not a handle")
+	}
+	if h.Prefix != c.opts.Prefix {
+		return nil, 0, fmt.Errorf("the handle is of prefix %q, the client of %q", h.Prefix, c.opts.Prefix)
+	}
+	ttl := time.Duration(h.TTL) * time.Millisecond
+	if err := errors.Join(validName(h.Name), validTTL("ttl", ttl)); err != nil {
+		return nil, 0, err
+	}
+	copy(p.owner[:], owner)
+	p.ln = &line{c: c, name: c.storeName(h.Name)}
+	p.ask = ask{mode: mode, n: h.N, limit: h.Limit, ttl: ttl}
+	return p, h.Token, nil
+}

@@ -1,0 +1,82 @@
+package holdfast
+
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Local hand-over: a release may pass the hold to the next waiter of this
+// process without a word to the store. Tokens still grow, by the local
+// sequence. So that other processes get their turn, one grant of the store is
+// handed on at most 255 times and for 10 ms, and only to those who already
+// waited when it came; then the process queues again like everybody.
+
+// beginTurn notes who may get the fresh hold handed over; under mu.
+func (h *hold) beginTurn() {
+	if h.c.opts.NoLocalHandOver || !h.ask.handsOver() || h.line.first == nil {
+		return
+	}
+	h.turnLast = h.line.last.num
+	h.turnEnd = driver.Now().Add(turnTime)
+	h.line.armTurn(h)
+}
+
+// handsOver tells whether holds of this kind can be passed on: what a hold
+// promises from its grant on would not be true for the heir.
+func (a ask) handsOver() bool {
+	return a.mode != Shared && !a.noRenew && a.minHold == 0 && a.maxHold == 0
+}
+
+// armTurn looks at the line again when the turn is over: the process must queue
+// then, if the hold is still busy and somebody waits.
+func (ln *line) armTurn(h *hold) {
+	again := func() {
+		ln.c.mu.Lock()
+		defer ln.c.mu.Unlock()
+		ln.stir()
+	}
+	if ln.turnTimer == nil {
+		ln.turnTimer = time.AfterFunc(h.turnEnd.Until(), again)
+	} else {
+		ln.turnTimer.Reset(h.turnEnd.Until())
+	}
+	ln.turn = h
+}
+
+// turnOpen tells whether the first waiter will be handed the hold that is here
+// now, so that nobody need ask the store for him; under mu.
+func (ln *line) turnOpen() bool {
+	return ln.turn != nil && ln.first != nil && ln.turn.inherits(ln.first)
+}
+
+// inherits tells whether a release now would pass the hold to w; under mu.
+func (h *hold) inherits(w *waiter) bool {
+	return !h.ended && h.revoked == nil && w.ask == h.ask && w.num <= h.turnLast && h.seq < turnHandOvers &&
+		driver.Now() < h.turnEnd && (h.window == 0 || h.left() > h.window/2)
+}
+
+// passOn hands the hold to the next waiter, if the turn allows; under mu.
+func (h *hold) passOn() (heir *waiter) {
+	heir = h.line.first
+	if heir == nil || !h.inherits(heir) {
+		return nil
+	}
+	h.seq++
+	h.label, h.relabel = heir.label, true
+	h.forgetKey()
+	h.line.resolve(heir, h.addLease(heir), nil)
+	return heir
+}
+
+// addLease gives a waiter its share of the hold; under mu.
+func (h *hold) addLease(w *waiter) *Lease {
+	l := newLease(h, w)
+	h.leases = append(h.leases, l)
+	if w.key != (reentrancyKey{}) && h.key == (reentrancyKey{}) {
+		h.key = w.key
+		h.c.keyed[w.key] = h
+	}
+	h.c.keeper.schedule(h)
+	return l
+}

@@ -1,0 +1,284 @@
+package holdfast
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// hold is one grant of the store to this client. It has one lease, or several:
+// reentrant ones, or readers that came in together. All fields but the
+// deadline are under client.mu.
+type hold struct {
+	c     *Client
+	line  *line
+	name  driver.Name
+	owner driver.Owner
+	token uint64 // of the store
+	seq   uint8  // local sequence of the latest lease
+	ask   ask
+	label string
+	key   reentrancyKey
+
+	leases  []*Lease
+	granted driver.Instant
+	window  time.Duration // as last granted
+	// deadline is an Instant, read by Valid without the lock.
+	deadline atomic.Int64
+	revoked  error // why it was broken; it stays in the store until released
+	ended    bool  // not ours any more, or on its way back
+
+	alarm    alarm
+	renewAt  driver.Instant
+	asking   chan struct{} // open while a renewal is on its way
+	batchCap int           // after a late batch: the largest one to travel in
+	relabel  bool          // the record names a former lease
+
+	turnLast uint64 // the last waiter of this turn (handover.go)
+	turnEnd  driver.Instant
+}
+
+func (h *hold) ref() driver.Ref {
+	return driver.Ref{Name: h.name, Owner: h.owner, Mode: h.ask.mode, Token: h.token}
+}
+
+// newHold enters a grant, whose leases are to be added; under mu.
+func (c *Client) newHold(ln *line, at *place, g driver.Grant, deadline driver.Instant) *hold {
+	now := driver.Now()
+	h := &hold{
+		c: c, line: ln, name: ln.name, owner: at.owner, token: g.Token, ask: at.ask, label: at.label,
+		granted: now, window: g.Window,
+	}
+	h.setDeadline(deadline)
+	c.holds[h.owner] = h
+	ln.holds++
+	if w := g.Window; w > 0 && !at.ask.noRenew {
+		h.renewAt = at.sent.Add(w / renewFraction)
+	} else {
+		h.renewAt = now.Add(at.ask.ttl / renewFraction)
+	}
+	return h
+}
+
+// setDeadline moves the deadline forward; MaxHold bounds it.
+func (h *hold) setDeadline(d driver.Instant) {
+	if h.ask.maxHold > 0 {
+		d = min(d, h.granted.Add(h.ask.maxHold))
+	}
+	if d > driver.Instant(h.deadline.Load()) {
+		h.deadline.Store(int64(d))
+	}
+}
+
+func (h *hold) left() time.Duration { return driver.Instant(h.deadline.Load()).Until() }
+
+// nextAlarm is when the keeper must look at the hold: at the next renewal or
+// check, and at the deadline. Renewals are rounded down to a grid so that those
+// of many leases fall together and travel in few batches.
+func (h *hold) nextAlarm() driver.Instant {
+	deadline := driver.Instant(h.deadline.Load())
+	if h.asking != nil || h.revoked != nil || !h.wantsRenewal() {
+		return deadline
+	}
+	grid := driver.Instant(min(h.ask.ttl/(renewFraction*10), time.Second))
+	return min(h.renewAt-h.renewAt%grid, deadline)
+}
+
+// wantsRenewal tells whether the keeper asks the store about the hold. Even a
+// hold without an end of its own is asked about, to learn of a break.
+func (h *hold) wantsRenewal() bool {
+	if h.window == 0 {
+		return true
+	}
+	for _, l := range h.leases {
+		if l.renews {
+			return h.renewTTL() > 0
+		}
+	}
+	return h.relabel
+}
+
+// renewTTL is what the next renewal asks for: no more than MaxHold leaves, 0 if
+// that is nothing worth asking.
+func (h *hold) renewTTL() time.Duration {
+	ttl := h.ask.ttl
+	if h.ask.maxHold > 0 {
+		ttl = min(ttl, h.granted.Add(h.ask.maxHold).Until())
+	}
+	if ttl < max(MinTTL, h.c.props.MinTTL) {
+		return 0
+	}
+	return ttl
+}
+
+// drop takes a lease off the hold and tells whether it was the last.
+func (h *hold) drop(l *Lease) (last bool) {
+	for i, other := range h.leases {
+		if other == l {
+			h.leases = append(h.leases[:i], h.leases[i+1:]...)
+			break
+		}
+	}
+	return len(h.leases) == 0
+}
+
+// retire takes the hold off the books: nobody renews or trusts it from now on.
+func (h *hold) retire() {
+	if h.ended {
+		return
+	}
+	h.ended = true
+	h.deadline.Store(0)
+	h.c.keeper.cancel(&h.alarm)
+	delete(h.c.holds, h.owner)
+	h.forgetKey()
+	h.line.holds--
+}
+
+func (h *hold) forgetKey() {
+	if h.key != (reentrancyKey{}) {
+		delete(h.c.keyed, h.key)
+		h.key = reentrancyKey{}
+	}
+}
+
+// extend notes an answer to a renewal that was sent at sent.
+func (h *hold) extend(sent driver.Instant, window time.Duration) {
+	h.batchCap = 0
+	if window > 0 {
+		h.window = window
+		h.setDeadline(trustUntil(sent, window))
+	}
+	h.renewAt = sent.Add(h.ask.ttl / renewFraction)
+}
+
+// retry plans the next renewal after one that got no answer.
+func (h *hold) retry(now driver.Instant) {
+	h.renewAt = now.Add(min(time.Second, max(h.ask.ttl/30, 10*time.Millisecond)))
+}
+
+// lose ends the hold and its leases with ErrLost; under mu. The returned func
+// is to be called without it.
+func (c *Client) lose(h *hold, why string) func() {
+	if h.ended {
+		return func() {}
+	}
+	kind := ErrLost
+	if h.revoked != nil {
+		kind = ErrBroken
+	}
+	err := c.errorf("hold", h.name.Full, kind, fmt.Errorf("%s", why))
+	leases, left := h.leases, h.left()
+	h.retire()
+	h.line.stir()
+	return endLeases(leases, err, func(l *Lease, first bool) {
+		if first {
+			c.log.Warn("holdfast: lease lost", "store", c.props.Store, "name", h.name.Full, "token", l.token, "reason", why)
+			c.observe(l.ctx, Event{Kind: EventLost, Name: h.name.Full, Mode: h.ask.mode, Token: l.token, Took: driver.Now().Sub(l.since), Left: left, Err: err})
+		}
+	})
+}
+
+// revoke ends the leases with ErrBroken, while the hold stays in the store until
+// its holder releases it or it ends: only that acknowledges a break (law L5).
+func (c *Client) revoke(h *hold, reason string) func() {
+	if h.ended || h.revoked != nil {
+		return func() {}
+	}
+	h.revoked = c.errorf("hold", h.name.Full, ErrBroken, fmt.Errorf("%s", reason))
+	c.keeper.schedule(h)
+	return endLeases(h.leases, h.revoked, func(l *Lease, first bool) {
+		if first {
+			c.log.Warn("holdfast: lease broken", "store", c.props.Store, "name", h.name.Full, "token", l.token, "reason", reason)
+			c.observe(l.ctx, Event{Kind: EventLost, Name: h.name.Full, Mode: h.ask.mode, Token: l.token, Took: driver.Now().Sub(l.since), Err: h.revoked})
+		}
+	})
+}
+
+func endLeases(leases []*Lease, cause error, tell func(l *Lease, first bool)) func() {
+	ends := make([]func(), len(leases))
+	for i, l := range leases {
+		ends[i] = l.finish(cause)
+	}
+	leases = append([]*Lease(nil), leases...)
+	return func() {
+		for i, end := range ends {
+			end()
+			tell(leases[i], i == 0)
+		}
+	}
+}
+
+// ask1 is a renewal (or with ttl 0 a check) that a user asks for himself.
+func (h *hold) ask1(ctx context.Context, l *Lease, op string, ttl time.Duration) error {
+	c := h.c
+	c.mu.Lock()
+	if err := l.ended(op); err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	if ttl > 0 && h.ask.maxHold > 0 {
+		ttl = min(ttl, h.granted.Add(h.ask.maxHold).Until())
+	}
+	req := driver.RenewRequest{Ref: h.ref(), TTL: max(ttl, 0)}
+	c.mu.Unlock()
+
+	rctx, cancel := c.bounded(ctx, h.ask.ttl)
+	defer cancel()
+	sent := driver.Now()
+	res := c.store.Renew(rctx, []driver.RenewRequest{req})[0]
+	if res.Err != nil {
+		return c.failure(ctx, op, h.name.Full, res.Err)
+	}
+	c.mu.Lock()
+	after := c.renewed(h, sent, res, ttl > 0)
+	err := l.ended(op)
+	c.mu.Unlock()
+	after()
+	return err
+}
+
+// failure makes the error of a request that got none of the answers it may get.
+func (c *Client) failure(ctx context.Context, op, name string, err error) *Error {
+	if ctx.Err() != nil {
+		return c.errorf(op, name, ctx.Err(), err)
+	}
+	return c.errorf(op, name, kindError(c.store.Classify(err)), err)
+}
+
+// renewed notes the answer to a renewal; under mu.
+func (c *Client) renewed(h *hold, sent driver.Instant, res driver.RenewResult, extends bool) func() {
+	switch {
+	case h.ended:
+	case driver.Now() >= driver.Instant(h.deadline.Load()):
+		// Too late to count: whoever looked at the deadline meanwhile saw a lost
+		// lease, and lost it stays.
+		return c.expire(h)
+	case res.Status == driver.Lost:
+		return c.lose(h, "the store no longer has it")
+	case res.Status == driver.Broken:
+		return c.revoke(h, res.Reason)
+	case extends:
+		h.extend(sent, res.Window)
+		c.keeper.schedule(h)
+	}
+	return func() {}
+}
+
+// expire loses a hold whose deadline has passed. The store may keep it longer
+// than we trust it, so it is given back.
+func (c *Client) expire(h *hold) func() {
+	why := "not renewed in time"
+	if h.ask.maxHold > 0 && driver.Now() >= h.granted.Add(h.ask.maxHold) {
+		why = "max hold reached"
+	} else if h.ask.noRenew {
+		why = "its time is over"
+	}
+	ref, ttl := h.ref(), h.ask.ttl
+	after := c.lose(h, why)
+	c.owe(&debt{req: driver.ReleaseRequest{Ref: ref}, until: driver.Now().Add(ttl)})
+	return after
+}

@@ -1,0 +1,190 @@
+package holdfast
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Record is what the store knows of one name.
+type Record struct {
+	Name    string
+	Mode    Mode
+	Limit   int // of a semaphore
+	Holders []Holder
+	Waiters []Waiter // in order; nil if the store does not tell
+}
+
+// Holder is one who holds a name. Times are spans on the store's clock.
+type Holder struct {
+	Owner   string // 32 hexadecimal digits
+	Label   string
+	Token   uint64 // 0 if the store gives none; after a local hand-over it may be a little behind
+	Mode    Mode
+	Permits int
+	Held    time.Duration // since the grant
+	Left    time.Duration // until it ends unless renewed; 0 if it has no end of its own
+	Broken  string        // the reason, if it was revoked
+}
+
+// Waiter is one who waits for a name.
+type Waiter struct {
+	Owner   string
+	Label   string
+	Mode    Mode
+	Permits int
+	Waited  time.Duration
+}
+
+// String gives one line for people.
+func (h Holder) String() string {
+	var b strings.Builder
+	b.WriteString("held by " + cmp.Or(h.Label, "owner "+h.Owner))
+	if h.Token != 0 {
+		fmt.Fprintf(&b, ", token %d", h.Token)
+	}
+	if h.Held > 0 {
+		fmt.Fprintf(&b, ", for %v", h.Held.Round(time.Millisecond))
+	}
+	if h.Left > 0 {
+		fmt.Fprintf(&b, ", ttl left %v", h.Left.Round(time.Millisecond))
+	}
+	if h.Broken != "" {
+		fmt.Fprintf(&b, ", broken: %s", h.Broken)
+	}
+	return b.String()
+}
+
+// MarshalJSON gives the token as a decimal string (numbers of 2^53 and more
+// lose digits in many languages) and spans in whole milliseconds.
+func (h Holder) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Owner   string `json:"owner"`
+		Label   string `json:"label,omitempty"`
+		Token   string `json:"token"`
+		Mode    string `json:"mode"`
+		Permits int    `json:"permits,omitempty"`
+		Held    int64  `json:"held_ms"`
+		Left    int64  `json:"left_ms,omitempty"`
+		Broken  string `json:"broken,omitempty"`
+	}{h.Owner, h.Label, strconv.FormatUint(h.Token, 10), h.Mode.String(), h.Permits, h.Held.Milliseconds(), h.Left.Milliseconds(), h.Broken})
+}
+
+// Inspect tells who holds and who waits for a name, in one request that
+// disturbs nobody. A free name has neither. ErrUnsupported where the store
+// cannot tell.
+func (c *Client) Inspect(ctx context.Context, name string) (Record, error) {
+	if err := validName(name); err != nil {
+		return Record{}, c.errorf("inspect", name, ErrInvalid, err)
+	}
+	if c.inspector == nil {
+		return Record{}, c.errorf("inspect", name, ErrUnsupported, nil)
+	}
+	r, err := c.inspector.Inspect(ctx, c.storeName(name))
+	if err != nil {
+		return Record{}, c.failure(ctx, "inspect", name, err)
+	}
+	r.Name = name
+	return newRecord(r), nil
+}
+
+// List yields the records of the names that begin with prefix and are held or
+// waited for, in no particular order. One that is taken and freed while the
+// listing runs may be missing. After an error it ends. ErrUnsupported where the
+// store cannot list.
+func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		if c.lister == nil {
+			yield(Record{}, c.errorf("list", "", ErrUnsupported, nil))
+			return
+		}
+		for r, err := range c.lister.List(ctx, c.opts.Prefix) {
+			if err != nil {
+				yield(Record{}, c.failure(ctx, "list", "", err))
+				return
+			}
+			if strings.HasPrefix(r.Name, prefix) && !yield(newRecord(r), nil) {
+				return
+			}
+		}
+	}
+}
+
+// BreakOptions say which hold of a name is to be broken, and why.
+type BreakOptions struct {
+	// Token is the hold's, as Lease.Token or Holder.Token gives it; or Owner,
+	// 32 hexadecimal digits, where it has none. One must be given: nobody
+	// breaks a hold that he has not looked at.
+	Token uint64
+	Owner string
+	// Reason is required, By says who asks; both reach the holder.
+	Reason, By string
+	// Force frees the name at once. The holder may go on until it learns of it,
+	// so two may run.
+	Force bool
+}
+
+// Break revokes a hold. Its holder learns it at its next renewal or sooner: its
+// leases end with ErrBroken. The name is granted to another when the holder has
+// released, or its lease has ended; with Force at once. Errors: ErrNotHeld if
+// nobody holds the name, ErrConflict if the present holder is another,
+// ErrInvalid, ErrUnsupported.
+func (c *Client) Break(ctx context.Context, name string, o BreakOptions) error {
+	req := &driver.BreakRequest{Name: c.storeName(name), Token: o.Token >> 8, Force: o.Force, Reason: o.Reason}
+	if o.By != "" {
+		req.Reason += " (by " + o.By + ")"
+	}
+	owner, err := hex.DecodeString(o.Owner)
+	switch {
+	case validName(name) != nil:
+		return c.errorf("break", name, ErrInvalid, validName(name))
+	case err != nil || o.Owner != "" && len(owner) != len(req.Owner):
+		return c.errorf("break", name, ErrInvalid, errText("owner must be 32 hexadecimal digits"))
+	case o.Token == 0 && o.Owner == "":
+		return c.errorf("break", name, ErrInvalid, errText("the expected token or owner is missing"))
+	case o.Reason == "" || len(req.Reason) > 2*MaxLabelBytes:
+		return c.errorf("break", name, ErrInvalid, fmt.Errorf("a reason of 1 to %d bytes is needed", 2*MaxLabelBytes))
+	case c.breaker == nil:
+		return c.errorf("break", name, ErrUnsupported, nil)
+	}
+	copy(req.Owner[:], owner)
+	status, err := c.breaker.Break(ctx, req)
+	switch {
+	case err != nil:
+		return c.failure(ctx, "break", name, err)
+	case status == driver.NotHeld:
+		return c.errorf("break", name, ErrNotHeld, nil)
+	case status == driver.Mismatch:
+		return c.errorf("break", name, ErrConflict, errText("another hold than the expected one"))
+	}
+	return nil
+}
+
+func newRecord(r driver.Record) Record {
+	out := Record{Name: r.Name, Mode: r.Mode, Limit: r.Limit}
+	for i := range r.Holders {
+		out.Holders = append(out.Holders, *newHolder(&r.Holders[i]))
+	}
+	for _, w := range r.Waiters {
+		out.Waiters = append(out.Waiters, Waiter{Owner: hex.EncodeToString(w.Owner[:]), Label: w.Label, Mode: w.Mode, Permits: w.Permits, Waited: w.Waited})
+	}
+	return out
+}
+
+func newHolder(h *driver.Holder) *Holder {
+	if h == nil {
+		return nil
+	}
+	return &Holder{
+		Owner: hex.EncodeToString(h.Owner[:]), Label: h.Label, Token: h.Token << 8, Mode: h.Mode,
+		Permits: h.Permits, Held: h.Held, Left: h.Left, Broken: h.Broken,
+	}
+}

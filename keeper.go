@@ -1,0 +1,289 @@
+package holdfast
+
+import (
+	"container/heap"
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// keeper is the client's alarm clock: one timer and a heap of what is due when.
+// It renews holds and tells their loss, beats places, and sends debts again.
+// It never waits for the store: every batch travels on its own goroutine, so
+// that one that hangs delays no other, and no deadline is missed meanwhile.
+type keeper struct {
+	c     *Client
+	heap  alarms
+	timer *time.Timer
+	next  driver.Instant // when the timer is set for
+}
+
+// alarm is an entry of the heap: of a hold, a place or a debt.
+type alarm struct {
+	at    driver.Instant
+	set   bool
+	index int
+	hold  *hold
+	place *place
+	debt  *debt
+}
+
+// init makes the timer; it is not set yet.
+func (k *keeper) init(c *Client) {
+	k.c, k.next = c, never
+	k.timer = time.AfterFunc(time.Hour, k.ring)
+	k.timer.Stop()
+}
+
+func (k *keeper) schedule(h *hold) {
+	if h.ended {
+		return
+	}
+	h.alarm.hold, h.alarm.at = h, h.nextAlarm()
+	k.set(&h.alarm)
+}
+
+func (k *keeper) place(a *alarm, p *place) {
+	a.place = p
+	k.set(a)
+}
+
+// set puts an alarm into the heap, or moves it. The timer is only touched for
+// an earlier one: an alarm that is cancelled before its time costs nothing but
+// an idle ring.
+func (k *keeper) set(a *alarm) {
+	if a.set {
+		heap.Fix(&k.heap, a.index)
+	} else if a.at != never {
+		a.set = true
+		heap.Push(&k.heap, a)
+	}
+	if a.at < k.next {
+		k.next = a.at
+		k.timer.Reset(max(0, a.at.Until()))
+	}
+}
+
+func (k *keeper) cancel(a *alarm) {
+	if a.set {
+		heap.Remove(&k.heap, a.index)
+		a.set = false
+	}
+}
+
+// ring handles what is due and sets the timer for what comes next.
+func (k *keeper) ring() {
+	c := k.c
+	c.mu.Lock()
+	if c.stopped {
+		c.mu.Unlock()
+		return
+	}
+	c.wg.Add(1)
+	defer c.wg.Done()
+	k.next = never
+	d := k.collect(driver.Now())
+	if len(k.heap) > 0 {
+		k.next = k.heap[0].at
+		k.timer.Reset(max(0, k.next.Until()))
+	}
+	c.mu.Unlock()
+	for _, after := range d.after {
+		after()
+	}
+	d.send(c)
+}
+
+// due is what one ring found to do, by shard.
+type due struct {
+	after    []func()
+	renewals map[int][]*hold
+	beats    map[int][]*place
+	debts    []*debt
+}
+
+func (k *keeper) collect(now driver.Instant) *due {
+	d := &due{renewals: map[int][]*hold{}, beats: map[int][]*place{}}
+	for len(k.heap) > 0 && k.heap[0].at <= now {
+		a := k.heap[0]
+		k.cancel(a)
+		switch {
+		case a.hold != nil:
+			k.dueHold(d, a.hold, now)
+		case a.place != nil:
+			a.place.beating = true
+			shard := k.c.shard(a.place.ln.name)
+			d.beats[shard] = append(d.beats[shard], a.place)
+		default:
+			d.debts = append(d.debts, a.debt)
+		}
+	}
+	return d
+}
+
+func (k *keeper) dueHold(d *due, h *hold, now driver.Instant) {
+	if now >= driver.Instant(h.deadline.Load()) {
+		d.after = append(d.after, k.c.expire(h))
+		return
+	}
+	h.asking = make(chan struct{})
+	shard := k.c.shard(h.name)
+	d.renewals[shard] = append(d.renewals[shard], h)
+	k.schedule(h) // for the deadline
+}
+
+// send starts what is due, each batch on its own goroutine.
+func (d *due) send(c *Client) {
+	for _, holds := range d.renewals {
+		for len(holds) > 0 {
+			n := batchSize(c.maxBatch, holds)
+			batch := holds[:n]
+			c.wg.Go(func() { c.renew(batch) })
+			holds = holds[n:]
+		}
+	}
+	for _, places := range d.beats {
+		for len(places) > 0 {
+			n := min(c.maxBatch, len(places))
+			batch := places[:n]
+			c.wg.Go(func() { c.beat(batch) })
+			places = places[n:]
+		}
+	}
+	for _, owed := range d.debts {
+		c.wg.Go(func() { c.pay(owed) })
+	}
+}
+
+// batchSize is how many of the holds travel together: a hold whose last batch
+// was late travels in one of half that size, so that after a few rounds one
+// that blocks travels alone.
+func batchSize(most int, holds []*hold) int {
+	for i, h := range holds {
+		if h.batchCap > 0 {
+			most = min(most, h.batchCap)
+		}
+		if i >= most {
+			return max(1, most)
+		}
+	}
+	return min(most, len(holds))
+}
+
+// renew sends one batch of renewals.
+func (c *Client) renew(batch []*hold) {
+	ttl := MaxTTL
+	reqs := make([]driver.RenewRequest, len(batch))
+	c.mu.Lock()
+	for i, h := range batch {
+		reqs[i] = driver.RenewRequest{Ref: h.ref(), TTL: h.renewTTL()}
+		if h.relabel {
+			reqs[i].Label = h.label
+		}
+		ttl = min(ttl, h.ask.ttl)
+	}
+	c.mu.Unlock()
+	ctx, cancel := c.bounded(c.life, ttl)
+	sent := driver.Now()
+	results := c.store.Renew(ctx, reqs)
+	cancel()
+	c.noteRenewals(batch, reqs, results, sent)
+}
+
+func (c *Client) noteRenewals(batch []*hold, reqs []driver.RenewRequest, results []driver.RenewResult, sent driver.Instant) {
+	var after []func()
+	c.mu.Lock()
+	now := driver.Now()
+	for i, h := range batch {
+		res := results[i]
+		close(h.asking)
+		h.asking = nil
+		if h.ended {
+			continue
+		}
+		left := h.left()
+		if res.Err != nil {
+			h.retry(now)
+			h.batchCap = max(1, len(batch)/2)
+			c.keeper.schedule(h)
+			after = append(after, c.tellRenewal(h, EventRenewFailed, left, res.Err))
+			continue
+		}
+		if reqs[i].Label == h.label {
+			h.relabel = false
+		}
+		after = append(after, c.renewed(h, sent, res, true))
+		if res.Status == driver.Renewed {
+			after = append(after, c.tellRenewal(h, EventRenewed, left, nil))
+		}
+	}
+	c.mu.Unlock()
+	for _, f := range after {
+		f()
+	}
+}
+
+func (c *Client) tellRenewal(h *hold, kind EventKind, left time.Duration, err error) func() {
+	if c.opts.Observe == nil || len(h.leases) == 0 {
+		return func() {}
+	}
+	l := h.leases[0]
+	return func() {
+		c.observe(l.ctx, Event{Kind: kind, Name: h.name.Full, Mode: h.ask.mode, Token: l.token, Left: left, Err: err})
+	}
+}
+
+// beat sends one batch of heartbeats.
+func (c *Client) beat(batch []*place) {
+	refs, ttl := make([]driver.Ref, len(batch)), MaxTTL
+	for i, p := range batch {
+		refs[i] = p.ref()
+		ttl = min(ttl, p.ask.ttl)
+	}
+	ctx, cancel := c.bounded(c.life, ttl)
+	sent := driver.Now()
+	results := c.queuer.Beat(ctx, refs)
+	cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, p := range batch {
+		p.beaten(sent, results[i])
+	}
+}
+
+// settled waits until no renewal of the hold is on its way: none may reach the
+// store after its release has returned (law L2). ctx bounds the wait.
+func settled(ctx context.Context, asking <-chan struct{}) {
+	if asking == nil {
+		return
+	}
+	select {
+	case <-asking:
+	case <-ctx.Done():
+	}
+}
+
+// alarms is a heap by time.
+type alarms []*alarm
+
+func (s alarms) Len() int           { return len(s) }
+func (s alarms) Less(i, j int) bool { return s[i].at < s[j].at }
+func (s alarms) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].index, s[j].index = i, j
+}
+
+func (s *alarms) Push(x any) {
+	a := x.(*alarm) //nolint:errcheck,forcetypeassert // nothing else is pushed
+	a.index = len(*s)
+	*s = append(*s, a)
+}
+
+func (s *alarms) Pop() any {
+	last := len(*s) - 1
+	a := (*s)[last]
+	(*s)[last] = nil
+	*s = (*s)[:last]
+	return a
+}

@@ -1,0 +1,151 @@
+package holdfast
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Lease is a held lock. It renews itself until it is released, lost, or as the
+// options say. Its methods may be called from many goroutines. A Lease that is
+// dropped without Release stays held until the client is closed.
+type Lease struct {
+	hold   *hold
+	token  uint64
+	renews bool // whether this lease wants the hold renewed
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	since  driver.Instant
+
+	over  atomic.Bool // set once cause is
+	cause error       // why the lease ended; under client.mu
+
+	once   sync.Once
+	result error // of the first Release
+}
+
+// Name is what is locked.
+func (l *Lease) Name() string { return l.hold.name.Full }
+
+// Mode is how the name is held.
+func (l *Lease) Mode() Mode { return l.hold.ask.mode }
+
+// Token is the fencing token of the grant: it only grows for a name, is
+// positive and below 2^63. 0 means that the store cannot give one. Reentrant
+// leases of one hold have one token.
+func (l *Lease) Token() uint64 { return l.token }
+
+// Owner identifies the hold in the store: 32 hexadecimal digits. Goroutines of
+// one process that hand the name on among themselves share an owner.
+func (l *Lease) Owner() string { return hex.EncodeToString(l.hold.owner[:]) }
+
+// Valid tells whether the lease may still be trusted. It reads the clock and
+// nothing else: call it right before a side effect. It is false from the
+// deadline on, even if the process was stopped or the machine suspended.
+func (l *Lease) Valid() bool {
+	return !l.over.Load() && driver.Now() < driver.Instant(l.hold.deadline.Load())
+}
+
+// Context carries the values of the acquire's ctx, but not its cancellation.
+// It ends with the lease; context.Cause then matches ErrLost, ErrBroken or
+// ErrReleased. An acquire of the same name made with it is reentrant if it asks
+// for that, and refused with ErrConflict if not.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Deadline is until when the lease may be trusted unless it is renewed. It is
+// false where the hold has no end of its own, as on the file store. After the
+// end it is a time in the past.
+func (l *Lease) Deadline() (time.Time, bool) {
+	deadline := driver.Instant(l.hold.deadline.Load())
+	if l.over.Load() {
+		deadline = 0
+	}
+	if deadline == never {
+		return time.Time{}, false
+	}
+	return time.Now().Add(deadline.Until()), true
+}
+
+// Check asks the store whether the lease is still held, in one request. nil
+// means that it was when the store answered. It extends nothing. The errors
+// are those of [Lease.Renew].
+func (l *Lease) Check(ctx context.Context) error { return l.hold.ask1(ctx, l, "check", 0) }
+
+// Renew extends the lease to at least ttl from now, in one request; it never
+// adds up, shortens, or revives a lease that was lost. ttl must be from 200 ms
+// to 24 h, and is cut to what MaxHold leaves. Errors: ErrInvalid; ErrLost,
+// ErrBroken or ErrReleased if the lease has ended; ErrUnavailable or
+// ErrIndeterminate if the store did not answer, when the lease lives on until
+// its deadline. When ctx ends half-way the lease may have been extended.
+func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
+	if err := validTTL("ttl", ttl); err != nil {
+		return l.errorf("renew", ErrInvalid, err)
+	}
+	return l.hold.ask1(ctx, l, "renew", ttl)
+}
+
+// Release gives the lease back. It does so even if ctx has ended, and takes at
+// most 5 s. If the store does not answer, it returns ErrUnavailable or
+// ErrIndeterminate and goes on trying in the background until the lease would
+// have ended anyway. On a lease that was lost it changes nothing and returns
+// ErrLost (or ErrBroken). A repeated Release returns what the first one did.
+func (l *Lease) Release(ctx context.Context) error {
+	l.once.Do(func() { l.result = l.hold.release(ctx, l) })
+	return l.result
+}
+
+func (l *Lease) errorf(op string, kind, cause error) *Error {
+	return l.hold.c.errorf(op, l.Name(), kind, cause)
+}
+
+// finish ends the lease; under client.mu. The returned func ends its context
+// and is to be called without the lock, since ending a context runs code of
+// others.
+func (l *Lease) finish(cause error) func() {
+	if l.cause != nil {
+		return func() {}
+	}
+	l.cause = cause
+	l.over.Store(true)
+	return func() { l.cancel(cause) }
+}
+
+// ended says why the lease ended, nil if it has not; under client.mu.
+func (l *Lease) ended(op string) error {
+	if l.cause == nil {
+		return nil
+	}
+	return l.errorf(op, endKind(l.cause), nil)
+}
+
+func endKind(cause error) error {
+	for _, kind := range []error{ErrBroken, ErrLost, ErrReleased} {
+		if errors.Is(cause, kind) {
+			return kind
+		}
+	}
+	return ErrLost
+}
+
+// heldKey finds the lease of a name in its context.
+type heldKey struct {
+	c   *Client
+	key string
+}
+
+// newLease makes the lease of a hold for the waiter w; under client.mu.
+func newLease(h *hold, w *waiter) *Lease {
+	l := &Lease{hold: h, renews: !w.ask.noRenew, since: driver.Now()}
+	if h.token != 0 {
+		l.token = h.token<<8 | uint64(h.seq)
+	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(w.ctx))
+	l.ctx = context.WithValue(ctx, heldKey{h.c, h.name.Key}, l)
+	l.cancel = cancel
+	return l
+}

@@ -1,0 +1,244 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// line is what this client does about one name: goroutines that wait for it, in
+// order of arrival, the holds it has, and whether somebody asks the store on
+// behalf of the first waiter. All fields are under client.mu.
+type line struct {
+	c           *Client
+	name        driver.Name
+	first, last *waiter
+	holds       int
+	serving     bool          // one goroutine asks the store: see serve.go
+	changed     chan struct{} // tells it that waiters came or left
+	place       *place        // what it waits with in the store's queue
+	reason      error         // why the store did not grant last: ErrHeld, ErrUnavailable…
+	cause       error         // the store's own words for it
+	queue       driver.Queue  // what was learned last
+	turn        *hold         // the hold that may be handed over: see handover.go
+	turnTimer   *time.Timer
+}
+
+// ask is what a waiter wants. Waiters who ask for the same may share a place in
+// the store's queue and hand over to each other.
+type ask struct {
+	mode                  Mode
+	n, limit              int
+	ttl, minHold, maxHold time.Duration
+	noRenew, unfair       bool
+}
+
+// window is how long the store is asked to keep the grant: with MinHold a crash
+// must keep it so long too.
+func (a ask) window() time.Duration {
+	ttl := max(a.ttl, a.minHold)
+	if a.maxHold > 0 {
+		ttl = min(ttl, a.maxHold)
+	}
+	return ttl
+}
+
+// waiter is one goroutine that waits for the name.
+type waiter struct {
+	ask        ask
+	label      string
+	ctx        context.Context
+	num        uint64
+	start      driver.Instant
+	prev, next *waiter
+	queued     bool
+	key        reentrancyKey // enters the hold there, if set
+
+	done  bool
+	lease *Lease
+	err   error
+	ready chan struct{} // made when the goroutine sleeps; closed when done
+}
+
+// line finds or makes the line of a name; under mu.
+func (c *Client) line(n driver.Name) *line {
+	ln := c.lines[n.Key]
+	if ln == nil {
+		ln = &line{c: c, name: n}
+		c.lines[n.Key] = ln
+	}
+	return ln
+}
+
+// tidy forgets the line when nothing is left of it; under mu.
+func (ln *line) tidy() {
+	if ln.first == nil && ln.holds == 0 && !ln.serving {
+		if ln.turnTimer != nil {
+			ln.turnTimer.Stop()
+		}
+		if ln.c.lines[ln.name.Key] == ln {
+			delete(ln.c.lines, ln.name.Key)
+		}
+	}
+}
+
+func (ln *line) push(w *waiter) {
+	ln.c.arrived++
+	w.num, w.queued = ln.c.arrived, true
+	if w.prev = ln.last; w.prev != nil {
+		w.prev.next = w
+	} else {
+		ln.first = w
+	}
+	ln.last = w
+}
+
+func (ln *line) remove(w *waiter) {
+	if !w.queued {
+		return
+	}
+	w.queued = false
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		ln.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		ln.last = w.prev
+	}
+	w.prev, w.next = nil, nil
+	ln.nudge()
+}
+
+// nudge makes the serving goroutine look at the waiters again.
+func (ln *line) nudge() {
+	if ln.changed != nil {
+		select {
+		case ln.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// wants tells whether a grant for a would still serve the first waiter.
+func (ln *line) wants(a ask) bool { return ln.first != nil && ln.first.ask == a }
+
+// resolve gives a waiter its lease or error and wakes it.
+func (ln *line) resolve(w *waiter, l *Lease, err error) {
+	ln.remove(w)
+	w.done, w.lease, w.err = true, l, err
+	if w.ready != nil {
+		close(w.ready)
+	}
+}
+
+// stir starts serving if somebody waits and nobody asks for him; under mu. It
+// is called whenever a hold or an attempt ends.
+func (ln *line) stir() {
+	if ln.first == nil || ln.serving || ln.c.closed || ln.turnOpen() {
+		ln.tidy()
+		return
+	}
+	ln.startServing(nil)
+}
+
+// await sleeps until the waiter is served, ctx ends, or the wait runs out.
+func (ln *line) await(w *waiter, wait time.Duration) (*Lease, error) {
+	c := ln.c
+	c.mu.Lock()
+	if w.done {
+		c.mu.Unlock()
+		return w.lease, w.err
+	}
+	w.ready = make(chan struct{})
+	c.mu.Unlock()
+
+	long := time.NewTimer(longWait)
+	defer long.Stop()
+	var end <-chan time.Time
+	if wait > 0 {
+		timer := time.NewTimer(time.Duration(w.start.Add(wait).Until()))
+		defer timer.Stop()
+		end = timer.C
+	}
+	for {
+		select {
+		case <-w.ready:
+			return w.lease, w.err
+		case <-w.ctx.Done():
+			return nil, ln.leave(w, w.ctx.Err())
+		case <-end:
+			return ln.lastAttempt(w)
+		case <-long.C:
+			ln.tellLongWait(w)
+		}
+	}
+}
+
+// leave takes a waiter out whose ctx ended. If the grant was just made, it goes
+// to the next or back to the store: the caller gets an error and nothing else.
+func (ln *line) leave(w *waiter, why error) error {
+	c := ln.c
+	c.mu.Lock()
+	if w.done {
+		lease, err := w.lease, w.err
+		c.mu.Unlock()
+		if lease != nil {
+			c.background(func() { _ = lease.Release(context.WithoutCancel(w.ctx)) })
+			err = why
+		}
+		if errors.Is(err, ErrClosed) {
+			return err
+		}
+		return c.errorf("acquire", ln.name.Full, why, nil)
+	}
+	ln.remove(w)
+	reason, cause, holder := ln.reason, ln.cause, ln.holder()
+	ln.tidy()
+	c.mu.Unlock()
+	return c.waitError(ln.name.Full, why, reason, cause, holder)
+}
+
+// waitError tells a wait that ran out from one that was called off, and says
+// what it waited for last.
+func (c *Client) waitError(name string, why, reason, cause error, holder *Holder) error {
+	e := c.errorf("acquire", name, why, nil)
+	switch {
+	case errors.Is(why, context.DeadlineExceeded):
+		e.Kind = ErrTimeout
+		e.Err = errors.Join(why, reason, cause)
+		e.Holder = holder
+	case errors.Is(why, ErrTimeout):
+		e.Err = errors.Join(reason, cause)
+		e.Holder = holder
+	}
+	return e
+}
+
+func (ln *line) holder() *Holder { return newHolder(ln.queue.Holder) }
+
+func (ln *line) tellLongWait(w *waiter) {
+	c := ln.c
+	c.mu.Lock()
+	e := Event{
+		Kind: EventLongWait, Name: ln.name.Full, Mode: w.ask.mode, Took: driver.Now().Sub(w.start),
+		Holder: ln.holder(), Ahead: ln.queue.Ahead, Err: ln.cause,
+	}
+	for other := w.prev; other != nil; other = other.prev {
+		e.Ahead++
+	}
+	c.mu.Unlock()
+	args := []any{"store", c.props.Store, "name", e.Name, "waited", e.Took, "ahead", e.Ahead}
+	if e.Holder != nil {
+		args = append(args, "holder", e.Holder.String())
+	}
+	if e.Err != nil {
+		args = append(args, "error", e.Err)
+	}
+	c.log.Warn("holdfast: long wait", args...)
+	c.observe(w.ctx, e)
+}

@@ -1,0 +1,231 @@
+package holdfast
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Waiting in the store's queue: a place, its heartbeats, the grant that
+// another's release makes to it, and the claim that turns the short window of
+// such a grant into a lease.
+
+// plan schedules the next beat of a place; under mu. The first ones come early,
+// in case the message of a grant was lost. Later ones come when the present
+// grant would end, so that a dead holder is found, those in front first.
+func (p *place) plan(q driver.Queue) {
+	p.beats++
+	due := beatLate
+	if p.beats <= beatEarlyCount {
+		due = beatEarly
+	}
+	if q.Remaining > 0 {
+		due = min(due, q.Remaining+beatRankStep*time.Duration(1+q.Ahead))
+	}
+	p.alarm.at = driver.Now().Add(due)
+	p.ln.c.keeper.place(&p.alarm, p)
+}
+
+// signal takes what the store says by itself.
+func (c *Client) signal(s driver.Signal) {
+	after := func() {}
+	c.mu.Lock()
+	switch s.Kind {
+	case driver.GrantSignal:
+		if p := c.places[s.Owner]; p != nil { // else of an attempt given up long ago
+			p.tell(news{grant: s.Grant})
+		}
+	case driver.MissedSignal:
+		for _, p := range c.places {
+			if p.alarm.set {
+				p.alarm.at = driver.Now()
+				c.keeper.place(&p.alarm, p)
+			}
+		}
+	case driver.LostSignal:
+		if h := c.holds[s.Owner]; h != nil {
+			after = c.lose(h, "the store says so: "+s.Reason)
+		}
+	case driver.BrokenSignal:
+		if h := c.holds[s.Owner]; h != nil {
+			after = c.revoke(h, s.Reason)
+		}
+	}
+	c.mu.Unlock()
+	after()
+}
+
+// tell leaves news for the serving goroutine; the first counts. Under mu.
+func (p *place) tell(n news) {
+	select {
+	case p.news <- n:
+	default:
+	}
+}
+
+// beaten notes the answer to a beat that was sent at sent; under mu.
+func (p *place) beaten(sent driver.Instant, res driver.BeatResult) {
+	p.beating = false
+	if p.ln.c.places[p.owner] != p {
+		return
+	}
+	switch {
+	case res.Err != nil:
+		p.alarm.at = driver.Now().Add(beatEarly)
+		p.ln.c.keeper.place(&p.alarm, p)
+		p.ln.reason, p.ln.cause = kindError(p.ln.c.store.Classify(res.Err)), res.Err
+	case res.Status == driver.Waiting:
+		p.sent = max(p.sent, sent)
+		p.ln.reason, p.ln.cause, p.ln.queue = ErrHeld, nil, res.Queue
+		p.plan(res.Queue)
+	case res.Status == driver.Granted:
+		p.tell(news{grant: res.Grant})
+	case res.Status == driver.Gone, res.Status == driver.Held:
+		p.tell(news{gone: true})
+	}
+}
+
+// awaitPlace waits until the place is granted, gone, or wanted by nobody. It is
+// false if the store forgot the place: then the next attempt is a new owner's.
+func (ln *line) awaitPlace(p *place) bool {
+	c := ln.c
+	c.mu.Lock()
+	ln.place = p
+	c.mu.Unlock()
+	n, ok := ln.awaitNews(p)
+	c.mu.Lock()
+	ln.place = nil
+	delete(c.places, p.owner)
+	c.keeper.cancel(&p.alarm)
+	c.mu.Unlock()
+	switch {
+	case !ok:
+		c.abandon(p, false)
+		return true
+	case n.gone:
+		return false
+	}
+	return ln.takeGrant(p, n.grant)
+}
+
+// awaitNews is false if nobody wants the place any more.
+func (ln *line) awaitNews(p *place) (news, bool) {
+	for {
+		ln.c.mu.Lock()
+		wanted := ln.wants(p.ask) && !ln.c.closed
+		ln.c.mu.Unlock()
+		if !wanted {
+			return news{}, false
+		}
+		select {
+		case n := <-p.news:
+			return n, true
+		case <-ln.changed:
+		case <-ln.c.life.Done():
+			return news{}, false
+		}
+	}
+}
+
+// takeGrant trusts the grant of a place, which lives for a claim window counted
+// from the last request that the store answered with "waiting". While most of
+// that is left the waiter has it without a further exchange, and the keeper
+// claims it soon; else it is claimed first.
+func (ln *line) takeGrant(p *place, g driver.Grant) bool {
+	if g.Sent != 0 {
+		p.sent = g.Sent
+	}
+	if g.Window == 0 || driver.Now().Sub(p.sent) <= g.Window/renewFraction {
+		ln.deliver(p, g)
+		return true
+	}
+	claimed, ok := ln.claim(p, g)
+	if ok {
+		ln.deliver(p, claimed)
+	}
+	return ok
+}
+
+// claim renews the grant of a place. Without an answer it asks again as long as
+// the window can still be open at the store; then the place is given up.
+func (ln *line) claim(p *place, g driver.Grant) (driver.Grant, bool) {
+	c := ln.c
+	ref := p.ref()
+	ref.Token = g.Token
+	for end := driver.Now().Add(g.Window); ; {
+		sent := driver.Now()
+		ctx, cancel := c.bounded(c.life, p.ask.ttl)
+		res := c.store.Renew(ctx, []driver.RenewRequest{{Ref: ref, TTL: p.ask.window()}})[0]
+		cancel()
+		switch {
+		case res.Err == nil && res.Status == driver.Renewed:
+			p.sent, g.Window = sent, res.Window
+			return g, true
+		case res.Err == nil:
+			return g, false
+		case driver.Now() >= end || c.life.Err() != nil:
+			c.giveBack(p, g)
+			return g, false
+		}
+		c.sleep(c.life, pollMin)
+	}
+}
+
+func (c *Client) sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// lastAttempt is made when a bounded wait runs out: the message of a grant may
+// have been lost, or the name become free since the last look.
+func (ln *line) lastAttempt(w *waiter) (*Lease, error) {
+	c := ln.c
+	c.mu.Lock()
+	if w.done {
+		c.mu.Unlock()
+		return w.lease, w.err
+	}
+	p, isHead := ln.place, ln.first == w
+	c.mu.Unlock()
+	switch {
+	case !isHead || c.blocker != nil && !w.ask.unfair:
+		// Somebody of this process is before us, or the store itself would have
+		// let us in.
+	case p != nil:
+		c.beat([]*place{p})
+		c.mu.Lock()
+		granted := len(p.news) > 0 || ln.place != p
+		c.mu.Unlock()
+		if granted { // it is being delivered
+			timer := time.NewTimer(c.requestTimeout(w.ask.ttl))
+			defer timer.Stop()
+			select {
+			case <-w.ready:
+			case <-timer.C:
+			case <-w.ctx.Done():
+			}
+		}
+	default:
+		p := ln.newPlace(w)
+		if res, err := c.attempt(w.ctx, p, false); err == nil && res.Status == driver.Granted {
+			ln.deliver(p, res.Grant)
+		}
+	}
+	return ln.conclude(w)
+}
+
+// conclude ends a bounded wait with what has come of it.
+func (ln *line) conclude(w *waiter) (*Lease, error) {
+	ln.c.mu.Lock()
+	done := w.done
+	ln.c.mu.Unlock()
+	if done {
+		return w.lease, w.err
+	}
+	return nil, ln.leave(w, ErrTimeout)
+}

@@ -1,0 +1,76 @@
+package holdfast
+
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Reentrancy is explicit, as goroutines have no identity: an acquire is
+// reentrant if it says so and proves, by the context of a lease or by a key,
+// that it belongs to those who hold the name already. It then shares the one
+// hold in the store and counts; the last release frees the name (law G5).
+
+// reentrancyKey is a name and the key that a user gave for it.
+type reentrancyKey struct{ name, key string }
+
+// reenter finds the hold that an acquire may share. Without one both results
+// are nil.
+func (c *Client) reenter(w *waiter, name string, o *AcquireOptions) (*Lease, error) {
+	n := c.storeName(name)
+	outer, _ := w.ctx.Value(heldKey{c, n.Key}).(*Lease)
+	c.mu.Lock()
+	var h *hold
+	if outer != nil && outer.cause == nil {
+		h = outer.hold
+	}
+	if key := (reentrancyKey{n.Key, o.Key}); h == nil && o.Key != "" {
+		h = c.keyed[key]
+		w.key = key
+	}
+	if h == nil || h.ended {
+		c.mu.Unlock()
+		return nil, nil
+	}
+	if err := c.shareable(h, w, name, o); err != nil {
+		c.mu.Unlock()
+		return nil, err
+	}
+	more := !w.ask.noRenew && h.left() < w.ask.ttl/2 || w.ask.noRenew && h.left() < w.ask.ttl
+	h.ask.ttl = max(h.ask.ttl, w.ask.ttl)
+	l := h.addLease(w)
+	c.mu.Unlock()
+	w.lease = l
+	if more {
+		if err := l.extendTo(w.ask.ttl); err != nil {
+			_ = l.Release(w.ctx)
+			return nil, err
+		}
+	}
+	c.tellAcquired(w, EventAcquired)
+	return l, nil
+}
+
+// shareable says why a hold cannot be shared.
+func (c *Client) shareable(h *hold, w *waiter, name string, o *AcquireOptions) error {
+	switch {
+	case h.revoked != nil:
+		return c.errorf("acquire", name, ErrBroken, nil)
+	case !o.Reentrant && o.Key == "":
+		return c.errorf("acquire", name, ErrConflict, errText("the context's own lease holds it: waiting would never end; set Reentrant to share it"))
+	case h.ask.mode != w.ask.mode && h.ask.mode != Exclusive:
+		return c.errorf("acquire", name, ErrConflict, errText("held shared: an exclusive lock would wait for itself"))
+	case h.ask.mode == Permits || w.ask.mode == Permits:
+		return c.errorf("acquire", name, ErrConflict, errText("permits are not reentrant"))
+	}
+	return nil
+}
+
+// extendTo makes the shared hold live at least ttl, as the inner lease asked.
+func (l *Lease) extendTo(ttl time.Duration) error {
+	h := l.hold
+	if driver.Instant(h.deadline.Load()) == never {
+		return nil
+	}
+	return h.ask1(l.ctx, l, "acquire", ttl)
+}

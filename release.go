@@ -1,0 +1,174 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// release ends one lease of the hold. The last one passes the hold on to a
+// waiter of this process, or gives it back to the store.
+func (h *hold) release(ctx context.Context, l *Lease) error {
+	c := h.c
+	c.mu.Lock()
+	cause := l.ended("release")
+	endCtx := l.finish(ErrReleased)
+	if h.ended || errors.Is(cause, ErrReleased) {
+		c.mu.Unlock()
+		if errors.Is(cause, ErrReleased) {
+			return nil // by Close, which released it
+		}
+		return cause
+	}
+	last := h.drop(l)
+	var heir *waiter
+	if last {
+		heir = h.passOn()
+	}
+	if !last || heir != nil {
+		c.mu.Unlock()
+		endCtx()
+		c.tellReleased(l, nil)
+		if heir != nil {
+			c.tellAcquired(heir, EventHandedOver)
+		}
+		return cause
+	}
+	err := c.giveUp(ctx, h, endCtx)
+	c.tellReleased(l, err)
+	if err == nil {
+		err = cause
+	}
+	return err
+}
+
+// giveUp gives a hold back to the store. It is called with mu and returns
+// without.
+func (c *Client) giveUp(ctx context.Context, h *hold, endCtx func()) error {
+	ln, asking := h.line, h.asking
+	keep := h.granted.Add(h.ask.minHold).Until()
+	end := driver.Instant(h.deadline.Load())
+	req := driver.ReleaseRequest{Ref: h.ref()}
+	h.retire()
+	if keep > 0 && h.ask.minHold > 0 {
+		if c.props.Bound == driver.ByConnection {
+			// The hold lives by our connection: we keep it for the rest.
+			c.later(&debt{req: req}, h.granted.Add(h.ask.minHold))
+			ln.stir()
+			c.mu.Unlock()
+			endCtx()
+			return nil
+		}
+		req.Keep = keep
+	}
+	c.wg.Add(1)
+	c.mu.Unlock()
+	defer c.wg.Done()
+	endCtx()
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseBudget)
+	defer cancel()
+	settled(ctx, asking)
+	released, err := c.sendRelease(ctx, &req)
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ln.stir()
+	switch {
+	case err == nil && !released:
+		return c.errorf("release", h.name.Full, ErrLost, errors.New("the store no longer had it"))
+	case err != nil:
+		kind := c.store.Classify(err)
+		if transient(kind) && !c.stopped {
+			d := &debt{req: req, until: min(end, driver.Now().Add(h.ask.window()))}
+			c.owe(d)
+		}
+		return c.errorf("release", h.name.Full, kindError(kind), err)
+	}
+	return nil
+}
+
+func (c *Client) tellReleased(l *Lease, err error) {
+	if c.opts.Observe != nil {
+		c.observe(l.ctx, Event{Kind: EventReleased, Name: l.Name(), Mode: l.Mode(), Token: l.token, Took: driver.Now().Sub(l.since), Err: err})
+	}
+}
+
+// Close releases all leases (or leaves them, see Options.LeaveOnClose), ends
+// all waits with ErrClosed and all goroutines, and closes the store. It takes
+// about 5 s at most if the store does not answer; the error then names what
+// may remain there until it expires. Holds that MinHold keeps on a store bound
+// to the connection are waited for. It may be called at any time and again; a
+// repeated Close returns what the first one did.
+func (c *Client) Close() error {
+	c.closing.Do(func() { c.closeErr = c.close() })
+	return c.closeErr
+}
+
+func (c *Client) close() error {
+	c.mu.Lock()
+	c.closed = true
+	var lingers driver.Instant
+	for d := range c.debts {
+		if d.tries == 0 && d.alarm.set {
+			lingers = max(lingers, d.alarm.at)
+		}
+	}
+	for _, ln := range c.lines {
+		for ln.first != nil {
+			ln.resolve(ln.first, nil, c.errorf("acquire", ln.name.Full, ErrClosed, nil))
+		}
+	}
+	ends := c.closeHolds()
+	c.mu.Unlock()
+	c.end()
+	for _, end := range ends {
+		end()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), max(0, lingers.Until())+releaseBudget)
+	defer cancel()
+	err := c.settleDebts(ctx)
+	c.mu.Lock()
+	c.stopped = true
+	c.keeper.timer.Stop()
+	for _, ln := range c.lines {
+		if ln.turnTimer != nil {
+			ln.turnTimer.Stop()
+		}
+	}
+	c.mu.Unlock()
+	c.wg.Wait()
+	if err != nil {
+		c.log.Warn("holdfast: closed with releases unanswered", "store", c.props.Store, "error", err)
+		err = c.errorf("close", "", ErrUnavailable, err)
+	}
+	if cerr := c.store.Close(); cerr != nil {
+		err = errors.Join(err, c.errorf("close", "", kindError(c.store.Classify(cerr)), cerr))
+	}
+	return err
+}
+
+// closeHolds ends all holds: their releases become debts; under mu. The
+// returned funcs end the leases' contexts.
+func (c *Client) closeHolds() (ends []func()) {
+	for _, h := range c.holds {
+		for _, l := range h.leases {
+			ends = append(ends, l.finish(ErrReleased))
+		}
+		req := driver.ReleaseRequest{Ref: h.ref()}
+		due := driver.Now()
+		if keep := h.granted.Add(h.ask.minHold); h.ask.minHold > 0 && keep > due {
+			if c.props.Bound == driver.ByConnection {
+				due = keep
+			} else {
+				req.Keep = keep.Sub(due)
+			}
+		}
+		h.retire()
+		if !c.opts.LeaveOnClose {
+			c.later(&debt{req: req}, due)
+		}
+	}
+	return ends
+}

@@ -1,0 +1,317 @@
+package holdfast
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// place is one attempt of the client at a name, under an owner of its own: a
+// request, a place in the store's queue, at last a hold. An attempt that came
+// to nothing is never repeated under the same owner, so that a late answer or
+// message cannot be taken for one to the new attempt.
+type place struct {
+	ln    *line
+	owner driver.Owner
+	ask   ask
+	label string
+	// sent is when the latest request was sent that the store surely handled
+	// before it granted the place: the enqueue or the last beat that was
+	// answered Waiting (law G4).
+	sent  driver.Instant
+	alone bool // the attempt before blocked: see committer
+
+	// In the queue; under client.mu.
+	news    chan news // one entry: what became of the place
+	alarm   alarm
+	beats   int
+	beating bool
+}
+
+type news struct {
+	gone  bool
+	grant driver.Grant
+}
+
+func (ln *line) newPlace(w *waiter) *place {
+	return &place{ln: ln, owner: newOwner(), ask: w.ask, label: w.label, news: make(chan news, 1)}
+}
+
+func (p *place) ref() driver.Ref {
+	return driver.Ref{Name: p.ln.name, Owner: p.owner, Mode: p.ask.mode}
+}
+
+func (p *place) request(queue bool) *driver.AcquireRequest {
+	window := p.ask.window()
+	return &driver.AcquireRequest{
+		Name: p.ln.name, Owner: p.owner, Label: p.label, Mode: p.ask.mode, N: p.ask.n, Limit: p.ask.limit,
+		TTL: window, Queue: queue, Unfair: p.ask.unfair, Claim: min(claimWindow, window),
+	}
+}
+
+// attempt sends one request for the place. Whatever it may have left behind
+// after an error is undone in the background.
+func (c *Client) attempt(ctx context.Context, p *place, queue bool) (driver.AcquireResult, error) {
+	if queue { // a message may overtake the answer
+		c.mu.Lock()
+		c.places[p.owner] = p
+		c.mu.Unlock()
+	}
+	res, err := c.send(ctx, p, queue)
+	if queue && (err != nil || res.Status != driver.Waiting) {
+		c.mu.Lock()
+		delete(c.places, p.owner)
+		c.mu.Unlock()
+	}
+	if err != nil {
+		if k := c.store.Classify(err); k == driver.Indeterminate {
+			c.abandon(p, true)
+		}
+		return res, err
+	}
+	if res.Grant.Sent != 0 {
+		p.sent = res.Grant.Sent
+	}
+	return res, nil
+}
+
+func (c *Client) send(ctx context.Context, p *place, queue bool) (driver.AcquireResult, error) {
+	ctx, cancel := c.bounded(ctx, p.ask.ttl)
+	defer cancel()
+	p.sent = driver.Now()
+	if c.acquires == nil {
+		return c.store.Acquire(ctx, p.request(queue))
+	}
+	answer, err := c.acquires.do(ctx, p.request(queue), p.alone)
+	if err != nil { // ours: the batch may still be applied
+		return answer.AcquireResult, &driver.Failure{Kind: driver.Indeterminate, Err: err}
+	}
+	return answer.AcquireResult, answer.Err
+}
+
+// startServing asks the store on a goroutine of its own, going on with a place
+// that already waits, until no waiter is left; under mu.
+func (ln *line) startServing(p *place) {
+	ln.serving = true
+	if ln.changed == nil {
+		ln.changed = make(chan struct{}, 1)
+	}
+	ln.c.wg.Go(func() { ln.serve(p) })
+}
+
+// serve asks the store for the first waiter, again and again, until none is
+// left. It is the one waiter that all goroutines of this client together cost
+// the store (law W5).
+func (ln *line) serve(p *place) {
+	c := ln.c
+	for pause := (backoff{}); ; {
+		if p != nil { // it waits in the queue
+			if ln.awaitPlace(p) {
+				pause = backoff{}
+			} else {
+				ln.rest(&pause, 0)
+			}
+		}
+		if p = ln.next(); p == nil {
+			return
+		}
+		if c.blocker != nil && !p.ask.unfair {
+			ln.serveBlocking(p, &pause)
+			p = nil
+			continue
+		}
+		res, err := c.attempt(c.life, p, c.queuer != nil && !p.ask.unfair)
+		if p = ln.settle(p, res, err); p != nil {
+			continue
+		}
+		if err == nil && res.Status == driver.Granted {
+			pause = backoff{}
+		} else {
+			ln.rest(&pause, res.Queue.Remaining)
+		}
+	}
+}
+
+// next makes the place for the first waiter, or ends the serving.
+func (ln *line) next() *place {
+	ln.c.mu.Lock()
+	defer ln.c.mu.Unlock()
+	if ln.first == nil || ln.c.closed || ln.turnOpen() {
+		ln.serving = false
+		ln.tidy()
+		return nil
+	}
+	return ln.newPlace(ln.first)
+}
+
+// settle acts on the answer to an attempt. It returns the place if it waits in
+// the queue now.
+func (ln *line) settle(p *place, res driver.AcquireResult, err error) *place {
+	c := ln.c
+	if err != nil {
+		ln.refused(p, err)
+		return nil
+	}
+	switch res.Status {
+	case driver.Granted:
+		ln.deliver(p, res.Grant)
+	case driver.Waiting:
+		c.mu.Lock()
+		ln.reason, ln.cause, ln.queue = ErrHeld, nil, res.Queue
+		p.plan(res.Queue)
+		c.mu.Unlock()
+		return p
+	case driver.Held, driver.Gone:
+		c.mu.Lock()
+		ln.reason, ln.cause, ln.queue = ErrHeld, nil, res.Queue
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+// refused notes an error. One that no repetition can mend ends the wait of all
+// who ask for the same.
+func (ln *line) refused(p *place, err error) {
+	c := ln.c
+	kind := c.store.Classify(err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.alone = kind == driver.Indeterminate
+	if transient(kind) {
+		ln.reason, ln.cause = kindError(kind), err
+		return
+	}
+	for w := ln.first; w != nil; {
+		next := w.next
+		if w.ask == p.ask {
+			ln.resolve(w, nil, c.errorf("acquire", ln.name.Full, kindError(kind), err))
+		}
+		w = next
+	}
+}
+
+// rest sleeps between two attempts: no longer than the present grant runs, and
+// shorter if the waiters change.
+func (ln *line) rest(pause *backoff, remaining time.Duration) {
+	d := pause.next()
+	if remaining > 0 {
+		d = min(d, remaining+pollMin)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return
+		case <-ln.c.life.Done():
+			return
+		case <-ln.changed:
+			ln.c.mu.Lock()
+			idle := ln.first == nil
+			ln.c.mu.Unlock()
+			if idle {
+				return
+			}
+		}
+	}
+}
+
+// serveBlocking waits inside the store, until the first waiter wants something
+// else.
+func (ln *line) serveBlocking(p *place, pause *backoff) {
+	c := ln.c
+	ctx, cancel := context.WithCancel(c.life)
+	defer cancel()
+	watching := make(chan struct{})
+	c.wg.Go(func() {
+		defer close(watching)
+		ln.cancelUnwanted(ctx, cancel, p.ask)
+	})
+	p.sent = driver.Now()
+	g, err := c.blocker.Block(ctx, p.request(false))
+	unwanted := ctx.Err() != nil
+	cancel()
+	<-watching
+	switch {
+	case err == nil:
+		if g.Sent != 0 {
+			p.sent = g.Sent
+		}
+		ln.deliver(p, g)
+		*pause = backoff{}
+	case unwanted:
+		if c.store.Classify(err) == driver.Indeterminate {
+			c.abandon(p, true)
+		}
+	default:
+		if c.store.Classify(err) == driver.Indeterminate {
+			c.abandon(p, true)
+		}
+		ln.refused(p, err)
+		ln.rest(pause, 0)
+	}
+}
+
+func (ln *line) cancelUnwanted(ctx context.Context, cancel func(), a ask) {
+	for {
+		ln.c.mu.Lock()
+		wanted := ln.wants(a)
+		ln.c.mu.Unlock()
+		if !wanted {
+			cancel()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ln.changed:
+		}
+	}
+}
+
+// deliver gives a grant to the waiters at the head who asked for it: to one, or
+// to the run of readers there. A grant that is past its deadline, or that
+// nobody wants any more, goes back.
+func (ln *line) deliver(p *place, g driver.Grant) {
+	c := ln.c
+	deadline := trustUntil(p.sent, g.Window)
+	c.mu.Lock()
+	if c.closed || !ln.wants(p.ask) || deadline <= driver.Now() || g.Token >= 1<<55 {
+		c.mu.Unlock()
+		c.giveBack(p, g)
+		return
+	}
+	ln.reason, ln.cause, ln.queue = nil, nil, driver.Queue{}
+	h := c.newHold(ln, p, g, deadline)
+	served := []*waiter{ln.first}
+	h.label = ln.first.label
+	h.relabel = h.label != p.label
+	ln.resolve(ln.first, h.addLease(ln.first), nil)
+	for p.ask.mode == Shared && ln.wants(p.ask) && h.seq < turnHandOvers {
+		h.seq++
+		served = append(served, ln.first)
+		ln.resolve(ln.first, h.addLease(ln.first), nil)
+	}
+	h.beginTurn()
+	c.mu.Unlock()
+	for _, w := range served {
+		c.tellAcquired(w, EventAcquired)
+	}
+}
+
+func (c *Client) tellAcquired(w *waiter, kind EventKind) {
+	if c.opts.Observe != nil {
+		c.observe(w.ctx, Event{Kind: kind, Name: w.lease.Name(), Mode: w.ask.mode, Token: w.lease.token, Took: driver.Now().Sub(w.start)})
+	}
+}
+
+// backoff is the pause between attempts: it doubles from 20 ms to 1 s, with full
+// jitter, so that waiters do not come in step.
+type backoff struct{ d time.Duration }
+
+func (b *backoff) next() time.Duration {
+	b.d = min(max(b.d*2, pollMin), pollMax)
+	return b.d/2 + rand.N(b.d/2)
+}

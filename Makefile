@@ -47,7 +47,7 @@ test-full: test ## test, with the long cases too (HOLDFAST_FULL=1)
 
 .PHONY: bench
 bench: ## compare with other lock libraries, side by side
-	cd bench && go run .
+	cd bench && go run . -write ../docs/benchmarks.md
 
 .PHONY: docs
 docs: ## write anew what is generated from the code

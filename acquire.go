@@ -3,6 +3,7 @@ package holdfast
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -20,12 +21,19 @@ import (
 // the background. ctx does not bound the hold.
 func (c *Client) Acquire(ctx context.Context, name string, o *AcquireOptions) (*Lease, error) {
 	w, o, err := c.prepare(ctx, name, o)
-	if err != nil || w.lease != nil {
-		return w.lease, err
+	switch {
+	case err != nil || w.lease != nil:
+		// refused, or reentrant
+	case o.Tries > 0:
+		w.lease, err = c.acquireTries(w, name, o)
+	default:
+		w.lease, err = c.wait(w, name, o.Wait)
 	}
-	if o.Tries > 0 {
-		return c.acquireTries(w, name, o)
-	}
+	return w.lease, c.tellRefused(w, name, err)
+}
+
+// wait stands in line for the name.
+func (c *Client) wait(w *waiter, name string, bound time.Duration) (*Lease, error) {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -33,17 +41,17 @@ func (c *Client) Acquire(ctx context.Context, name string, o *AcquireOptions) (*
 	}
 	ln := c.line(c.storeName(name))
 	ln.push(w)
-	c.wg.Add(1)
-	if inline := o.Wait == 0 || c.props.Local; inline && !ln.serving && !ln.turnOpen() {
+	if inline := bound == 0 || c.props.Local; inline && !ln.serving && !ln.turnOpen() {
 		ln.serving = true
+		c.work.Add(1)
 		c.mu.Unlock()
 		ln.askInline(w)
+		c.work.Done()
 	} else {
 		ln.stir()
 		c.mu.Unlock()
 	}
-	c.wg.Done()
-	return ln.await(w, o.Wait)
+	return ln.await(w, bound)
 }
 
 // TryAcquire makes exactly one attempt and does not wait for a holder. If
@@ -53,10 +61,17 @@ func (c *Client) Acquire(ctx context.Context, name string, o *AcquireOptions) (*
 // ErrIndeterminate.
 func (c *Client) TryAcquire(ctx context.Context, name string, o *AcquireOptions) (*Lease, error) {
 	w, _, err := c.prepare(ctx, name, o)
-	if err != nil || w.lease != nil {
-		return w.lease, err
+	if err == nil && w.lease == nil {
+		w.lease, err = c.try(w, name)
 	}
-	return c.try(w, name)
+	return w.lease, c.tellRefused(w, name, err)
+}
+
+func (c *Client) tellRefused(w *waiter, name string, err error) error {
+	if err != nil {
+		c.observe(w.ctx, Event{Kind: EventRefused, Name: name, Mode: w.ask.mode, Took: driver.Now().Sub(w.start), Err: err})
+	}
+	return err
 }
 
 // Do acquires the name, runs fn, and releases it, also if fn panics. The ctx
@@ -83,20 +98,23 @@ func (c *Client) Do(ctx context.Context, name string, o *AcquireOptions, fn func
 	defer func() { _ = lease.Release(ctx) }()
 	err = fn(work, lease)
 	if err == nil && !lease.Valid() {
-		return lease.lostError("do")
+		return lease.whyInvalid("do")
 	}
 	return err
 }
 
-func (l *Lease) lostError(op string) error {
+// whyInvalid is nil if the lease ended because its holder released it.
+func (l *Lease) whyInvalid(op string) error {
 	c := l.hold.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kind := ErrLost
-	if l.cause != nil {
-		kind = endKind(l.cause)
+	switch {
+	case l.cause == nil: // the deadline has passed, and the keeper has not seen it yet
+		return l.errorf(op, ErrLost, nil)
+	case errors.Is(l.cause, ErrReleased) && !errors.Is(l.cause, ErrClosed):
+		return nil
 	}
-	return l.errorf(op, kind, nil)
+	return l.errorf(op, endKind(l.cause), l.cause)
 }
 
 // prepare checks the input and makes the waiter. A reentrant acquire that
@@ -135,8 +153,8 @@ func (c *Client) able(name string, a ask) error {
 		return c.errorf("acquire", name, ErrUnsupported, errText("shared locks"))
 	case a.mode == Permits && !c.props.Permits:
 		return c.errorf("acquire", name, ErrUnsupported, errText("semaphores"))
-	case c.props.MaxTTL > 0 && a.ttl > c.props.MaxTTL:
-		return c.errorf("acquire", name, ErrInvalid, errText("ttl "+a.ttl.String()+": this store takes at most "+c.props.MaxTTL.String()))
+	case c.props.MaxTTL > 0 && c.props.Bound == driver.ByLease && a.window() > c.props.MaxTTL, c.props.MaxTTL > 0 && a.ttl > c.props.MaxTTL:
+		return c.errorf("acquire", name, ErrInvalid, errText("ttl or min hold: this store takes at most "+c.props.MaxTTL.String()))
 	}
 	return nil
 }
@@ -155,6 +173,8 @@ func (ln *line) askInline(w *waiter) {
 	case p == nil:
 		ln.stir()
 	case c.closed:
+		delete(c.places, p.owner)
+		c.keeper.cancel(&p.alarm)
 		c.owe(&debt{req: driver.ReleaseRequest{Ref: p.ref(), Abandon: true}})
 		ln.tidy()
 	default:
@@ -164,14 +184,11 @@ func (ln *line) askInline(w *waiter) {
 
 // try makes one attempt for a waiter that stands in no line.
 func (c *Client) try(w *waiter, name string) (*Lease, error) {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return nil, c.errorf("acquire", name, ErrClosed, nil)
+	done, err := c.enter("acquire", name)
+	if err != nil {
+		return nil, err
 	}
-	c.wg.Add(1)
-	c.mu.Unlock()
-	defer c.wg.Done()
+	defer done()
 	p := (&line{c: c, name: c.storeName(name)}).newPlace(w)
 	res, err := c.attempt(w.ctx, p, false)
 	switch {
@@ -189,7 +206,7 @@ func (c *Client) try(w *waiter, name string) (*Lease, error) {
 
 // take turns the grant of a single attempt into a lease.
 func (c *Client) take(w *waiter, p *place, g driver.Grant) (*Lease, error) {
-	deadline := trustUntil(p.sent, g.Window)
+	deadline := trustGrant(p, g)
 	c.mu.Lock()
 	if bad := c.closed || w.ctx.Err() != nil || deadline <= driver.Now() || g.Token >= 1<<55; bad {
 		closed := c.closed
@@ -207,8 +224,11 @@ func (c *Client) take(w *waiter, p *place, g driver.Grant) (*Lease, error) {
 	p.ln = ln
 	h := c.newHold(ln, p, g, deadline)
 	w.lease = h.addLease(w)
+	kin := h.shareWithKin()
 	c.mu.Unlock()
-	c.tellAcquired(w, EventAcquired)
+	for _, w := range append(kin, w) {
+		c.tellAcquired(w, EventAcquired)
+	}
 	return w.lease, nil
 }
 

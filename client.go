@@ -44,7 +44,10 @@ type Client struct {
 	// the client's.
 	life context.Context
 	end  context.CancelFunc
-	wg   sync.WaitGroup // all goroutines; Add under mu and not after closed
+	// Calls of users and what serves them; added to under mu, not after closed.
+	work sync.WaitGroup
+	// What the keeper starts; added to under mu, not after stopped.
+	keeping sync.WaitGroup
 
 	closing  sync.Once
 	closeErr error
@@ -53,7 +56,7 @@ type Client struct {
 	// debts. Nothing under it blocks.
 	mu      sync.Mutex
 	closed  bool // no new work
-	stopped bool // no new goroutine
+	stopped bool // no new keeping
 
 	lines   map[string]*line        // by key; those with a hold or a waiter
 	places  map[driver.Owner]*place // that signals may concern
@@ -228,6 +231,17 @@ func (c *Client) background(fn func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
-		c.wg.Go(fn)
+		c.work.Go(fn)
 	}
+}
+
+// enter begins a user's call, which Close waits for; done ends it.
+func (c *Client) enter(op, name string) (done func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, c.errorf(op, name, ErrClosed, nil)
+	}
+	c.work.Add(1)
+	return c.work.Done, nil
 }

@@ -85,32 +85,3 @@ func TestCounter(t *testing.T) {
 	wg.Wait()
 	t.Log(n, time.Since(start))
 }
-
-func BenchmarkLocal256(b *testing.B) {
-	c, _ := holdfast.New(memlock.New(), nil)
-	defer c.Close()
-	b.SetParallelism(128)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			l, err := c.Acquire(context.Background(), "x", nil)
-			if err != nil {
-				b.Error(err)
-				return
-			}
-			l.Release(context.Background())
-		}
-	})
-}
-
-func BenchmarkPair(b *testing.B) {
-	c, _ := holdfast.New(memlock.New(), nil)
-	defer c.Close()
-	b.ReportAllocs()
-	for b.Loop() {
-		l, err := c.Acquire(context.Background(), "x", nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		l.Release(context.Background())
-	}
-}

@@ -64,7 +64,7 @@ func (g *committer[Q, A]) land() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.queue) > 0 {
-		g.c.wg.Go(g.fly)
+		g.c.work.Go(g.fly)
 	} else {
 		g.flying--
 	}

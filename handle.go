@@ -79,14 +79,11 @@ func (c *Client) Adopt(ctx context.Context, text string) (*Lease, error) {
 		return nil, c.errorf("adopt", "", ErrInvalid, err)
 	}
 	name := p.ln.name.Full
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return nil, c.errorf("adopt", name, ErrClosed, nil)
+	done, err := c.enter("adopt", name)
+	if err != nil {
+		return nil, err
 	}
-	c.wg.Add(1)
-	c.mu.Unlock()
-	defer c.wg.Done()
+	defer done()
 	ref := p.ref()
 	ref.Token = token >> 8
 	rctx, cancel := c.bounded(ctx, p.ask.ttl)

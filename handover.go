@@ -69,6 +69,23 @@ func (h *hold) passOn() (heir *waiter) {
 	return heir
 }
 
+// shareWithKin gives the fresh hold to those who wait with the same reentrancy
+// key as its first lease; under mu.
+func (h *hold) shareWithKin() (served []*waiter) {
+	if h.key == (reentrancyKey{}) {
+		return nil
+	}
+	for w := h.line.first; w != nil; {
+		next := w.next
+		if w.key == h.key && (h.ask.mode == Exclusive || w.ask.mode == h.ask.mode) {
+			h.line.resolve(w, h.addLease(w), nil)
+			served = append(served, w)
+		}
+		w = next
+	}
+	return served
+}
+
 // addLease gives a waiter its share of the hold; under mu.
 func (h *hold) addLease(w *waiter) *Lease {
 	l := newLease(h, w)

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -31,11 +32,13 @@ type hold struct {
 	revoked  error // why it was broken; it stays in the store until released
 	ended    bool  // not ours any more, or on its way back
 
-	alarm    alarm
-	renewAt  driver.Instant
-	asking   chan struct{} // open while a renewal is on its way
-	batchCap int           // after a late batch: the largest one to travel in
-	relabel  bool          // the record names a former lease
+	alarm   alarm
+	renewAt driver.Instant
+	// unclaimed: the store keeps the hold only for a claim window yet.
+	unclaimed bool
+	asking    chan struct{} // open while a renewal is on its way
+	batchCap  int           // after a late batch: the largest one to travel in
+	relabel   bool          // the record names a former lease
 
 	turnLast uint64 // the last waiter of this turn (handover.go)
 	turnEnd  driver.Instant
@@ -47,19 +50,14 @@ func (h *hold) ref() driver.Ref {
 
 // newHold enters a grant, whose leases are to be added; under mu.
 func (c *Client) newHold(ln *line, at *place, g driver.Grant, deadline driver.Instant) *hold {
-	now := driver.Now()
 	h := &hold{
 		c: c, line: ln, name: ln.name, owner: at.owner, token: g.Token, ask: at.ask, label: at.label,
-		granted: now, window: g.Window,
+		granted: driver.Now(), window: g.Window, unclaimed: g.Window > 0 && g.Window < at.ask.window(),
 	}
 	h.setDeadline(deadline)
 	c.holds[h.owner] = h
 	ln.holds++
-	if w := g.Window; w > 0 && !at.ask.noRenew {
-		h.renewAt = at.sent.Add(w / renewFraction)
-	} else {
-		h.renewAt = now.Add(at.ask.ttl / renewFraction)
-	}
+	h.renewAt = at.sent.Add(cmp.Or(g.Window, at.ask.ttl) / renewFraction)
 	return h
 }
 
@@ -90,7 +88,7 @@ func (h *hold) nextAlarm() driver.Instant {
 // wantsRenewal tells whether the keeper asks the store about the hold. Even a
 // hold without an end of its own is asked about, to learn of a break.
 func (h *hold) wantsRenewal() bool {
-	if h.window == 0 {
+	if h.window == 0 || h.unclaimed {
 		return true
 	}
 	for _, l := range h.leases {
@@ -104,7 +102,7 @@ func (h *hold) wantsRenewal() bool {
 // renewTTL is what the next renewal asks for: no more than MaxHold leaves, 0 if
 // that is nothing worth asking.
 func (h *hold) renewTTL() time.Duration {
-	ttl := h.ask.ttl
+	ttl := max(h.ask.ttl, h.granted.Add(h.ask.minHold).Until())
 	if h.ask.maxHold > 0 {
 		ttl = min(ttl, h.granted.Add(h.ask.maxHold).Until())
 	}
@@ -147,7 +145,7 @@ func (h *hold) forgetKey() {
 
 // extend notes an answer to a renewal that was sent at sent.
 func (h *hold) extend(sent driver.Instant, window time.Duration) {
-	h.batchCap = 0
+	h.batchCap, h.unclaimed = 0, false
 	if window > 0 {
 		h.window = window
 		h.setDeadline(trustUntil(sent, window))
@@ -212,33 +210,68 @@ func endLeases(leases []*Lease, cause error, tell func(l *Lease, first bool)) fu
 	}
 }
 
-// ask1 is a renewal (or with ttl 0 a check) that a user asks for himself.
-func (h *hold) ask1(ctx context.Context, l *Lease, op string, ttl time.Duration) error {
+// askNow is a renewal, or with ttl 0 a check, that a user asks for himself.
+func (h *hold) askNow(ctx context.Context, l *Lease, op string, ttl time.Duration) error {
 	c := h.c
-	c.mu.Lock()
-	if err := l.ended(op); err != nil {
-		c.mu.Unlock()
+	done, err := c.enter(op, h.name.Full)
+	if err != nil {
 		return err
 	}
-	if ttl > 0 && h.ask.maxHold > 0 {
-		ttl = min(ttl, h.granted.Add(h.ask.maxHold).Until())
+	defer done()
+	req, err := h.beginAsking(ctx, l, op, ttl)
+	if err != nil {
+		return err
 	}
-	req := driver.RenewRequest{Ref: h.ref(), TTL: max(ttl, 0)}
-	c.mu.Unlock()
-
 	rctx, cancel := c.bounded(ctx, h.ask.ttl)
 	defer cancel()
 	sent := driver.Now()
 	res := c.store.Renew(rctx, []driver.RenewRequest{req})[0]
-	if res.Err != nil {
-		return c.failure(ctx, op, h.name.Full, res.Err)
-	}
+
 	c.mu.Lock()
-	after := c.renewed(h, sent, res, ttl > 0)
-	err := l.ended(op)
+	close(h.asking)
+	h.asking = nil
+	after := func() {}
+	if res.Err == nil {
+		after = c.renewed(h, sent, res, ttl > 0)
+		if ttl > 0 && res.Window == 0 && h.ask.noRenew && !h.ended {
+			h.setDeadline(trustUntil(sent, ttl)) // as trustGrant
+		}
+	}
+	c.keeper.schedule(h)
+	err = l.ended(op)
 	c.mu.Unlock()
 	after()
+	if err == nil && res.Err != nil {
+		return c.failure(ctx, op, h.name.Full, res.Err)
+	}
 	return err
+}
+
+// beginAsking waits until no other renewal of the hold is on its way, and makes
+// the request.
+func (h *hold) beginAsking(ctx context.Context, l *Lease, op string, ttl time.Duration) (req driver.RenewRequest, err error) {
+	c := h.c
+	c.mu.Lock()
+	for h.asking != nil && l.cause == nil {
+		asking := h.asking
+		c.mu.Unlock()
+		select {
+		case <-asking:
+		case <-ctx.Done():
+			return req, c.errorf(op, h.name.Full, ctx.Err(), nil)
+		}
+		c.mu.Lock()
+	}
+	defer c.mu.Unlock()
+	if err := l.ended(op); err != nil {
+		return req, err
+	}
+	if ttl > 0 && h.ask.maxHold > 0 {
+		ttl = max(0, min(ttl, h.granted.Add(h.ask.maxHold).Until()))
+	}
+	h.asking = make(chan struct{})
+	c.keeper.schedule(h)
+	return driver.RenewRequest{Ref: h.ref(), TTL: ttl}, nil
 }
 
 // failure makes the error of a request that got none of the answers it may get.

@@ -88,6 +88,11 @@ func (c *Client) Inspect(ctx context.Context, name string) (Record, error) {
 	if c.inspector == nil {
 		return Record{}, c.errorf("inspect", name, ErrUnsupported, nil)
 	}
+	done, err := c.enter("inspect", name)
+	if err != nil {
+		return Record{}, err
+	}
+	defer done()
 	r, err := c.inspector.Inspect(ctx, c.storeName(name))
 	if err != nil {
 		return Record{}, c.failure(ctx, "inspect", name, err)
@@ -106,6 +111,12 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Record, erro
 			yield(Record{}, c.errorf("list", "", ErrUnsupported, nil))
 			return
 		}
+		done, err := c.enter("list", "")
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		defer done()
 		for r, err := range c.lister.List(ctx, c.opts.Prefix) {
 			if err != nil {
 				yield(Record{}, c.failure(ctx, "list", "", err))
@@ -155,6 +166,11 @@ func (c *Client) Break(ctx context.Context, name string, o BreakOptions) error {
 	case c.breaker == nil:
 		return c.errorf("break", name, ErrUnsupported, nil)
 	}
+	done, err := c.enter("break", name)
+	if err != nil {
+		return err
+	}
+	defer done()
 	copy(req.Owner[:], owner)
 	status, err := c.breaker.Break(ctx, req)
 	switch {

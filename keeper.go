@@ -80,8 +80,8 @@ func (k *keeper) ring() {
 		c.mu.Unlock()
 		return
 	}
-	c.wg.Add(1)
-	defer c.wg.Done()
+	c.keeping.Add(1)
+	defer c.keeping.Done()
 	k.next = never
 	d := k.collect(driver.Now())
 	if len(k.heap) > 0 {
@@ -139,7 +139,7 @@ func (d *due) send(c *Client) {
 		for len(holds) > 0 {
 			n := batchSize(c.maxBatch, holds)
 			batch := holds[:n]
-			c.wg.Go(func() { c.renew(batch) })
+			c.keeping.Go(func() { c.renew(batch) })
 			holds = holds[n:]
 		}
 	}
@@ -147,12 +147,12 @@ func (d *due) send(c *Client) {
 		for len(places) > 0 {
 			n := min(c.maxBatch, len(places))
 			batch := places[:n]
-			c.wg.Go(func() { c.beat(batch) })
+			c.keeping.Go(func() { c.beat(batch) })
 			places = places[n:]
 		}
 	}
 	for _, owed := range d.debts {
-		c.wg.Go(func() { c.pay(owed) })
+		c.keeping.Go(func() { c.pay(owed) })
 	}
 }
 

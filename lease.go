@@ -74,7 +74,7 @@ func (l *Lease) Deadline() (time.Time, bool) {
 // Check asks the store whether the lease is still held, in one request. nil
 // means that it was when the store answered. It extends nothing. The errors
 // are those of [Lease.Renew].
-func (l *Lease) Check(ctx context.Context) error { return l.hold.ask1(ctx, l, "check", 0) }
+func (l *Lease) Check(ctx context.Context) error { return l.hold.askNow(ctx, l, "check", 0) }
 
 // Renew extends the lease to at least ttl from now, in one request; it never
 // adds up, shortens, or revives a lease that was lost. ttl must be from 200 ms
@@ -86,7 +86,7 @@ func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
 	if err := validTTL("ttl", ttl); err != nil {
 		return l.errorf("renew", ErrInvalid, err)
 	}
-	return l.hold.ask1(ctx, l, "renew", ttl)
+	return l.hold.askNow(ctx, l, "renew", ttl)
 }
 
 // Release gives the lease back. It does so even if ctx has ended, and takes at

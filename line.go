@@ -170,7 +170,7 @@ func (ln *line) await(w *waiter, wait time.Duration) (*Lease, error) {
 		case <-w.ready:
 			return w.lease, w.err
 		case <-w.ctx.Done():
-			return nil, ln.leave(w, w.ctx.Err())
+			return ln.leave(w, w.ctx.Err())
 		case <-end:
 			return ln.lastAttempt(w)
 		case <-long.C:
@@ -179,28 +179,25 @@ func (ln *line) await(w *waiter, wait time.Duration) (*Lease, error) {
 	}
 }
 
-// leave takes a waiter out whose ctx ended. If the grant was just made, it goes
-// to the next or back to the store: the caller gets an error and nothing else.
-func (ln *line) leave(w *waiter, why error) error {
+// leave takes a waiter out whose wait ended. If it was granted just now and its
+// ctx has ended, the grant goes to the next or back to the store: the caller
+// gets an error and nothing else.
+func (ln *line) leave(w *waiter, why error) (*Lease, error) {
 	c := ln.c
 	c.mu.Lock()
 	if w.done {
-		lease, err := w.lease, w.err
 		c.mu.Unlock()
-		if lease != nil {
-			c.background(func() { _ = lease.Release(context.WithoutCancel(w.ctx)) })
-			err = why
+		if w.lease == nil || errors.Is(why, ErrTimeout) {
+			return w.lease, w.err
 		}
-		if errors.Is(err, ErrClosed) {
-			return err
-		}
-		return c.errorf("acquire", ln.name.Full, why, nil)
+		c.background(func() { _ = w.lease.Release(context.WithoutCancel(w.ctx)) })
+		return nil, c.waitError(ln.name.Full, why, nil, nil, nil)
 	}
 	ln.remove(w)
 	reason, cause, holder := ln.reason, ln.cause, ln.holder()
 	ln.tidy()
 	c.mu.Unlock()
-	return c.waitError(ln.name.Full, why, reason, cause, holder)
+	return nil, c.waitError(ln.name.Full, why, reason, cause, holder)
 }
 
 // waitError tells a wait that ran out from one that was called off, and says

@@ -216,16 +216,5 @@ func (ln *line) lastAttempt(w *waiter) (*Lease, error) {
 			ln.deliver(p, res.Grant)
 		}
 	}
-	return ln.conclude(w)
-}
-
-// conclude ends a bounded wait with what has come of it.
-func (ln *line) conclude(w *waiter) (*Lease, error) {
-	ln.c.mu.Lock()
-	done := w.done
-	ln.c.mu.Unlock()
-	if done {
-		return w.lease, w.err
-	}
-	return nil, ln.leave(w, ErrTimeout)
+	return ln.leave(w, ErrTimeout)
 }

@@ -72,5 +72,5 @@ func (l *Lease) extendTo(ttl time.Duration) error {
 	if driver.Instant(h.deadline.Load()) == never {
 		return nil
 	}
-	return h.ask1(l.ctx, l, "acquire", ttl)
+	return h.askNow(l.ctx, l, "acquire", ttl)
 }

@@ -62,9 +62,9 @@ func (c *Client) giveUp(ctx context.Context, h *hold, endCtx func()) error {
 		}
 		req.Keep = keep
 	}
-	c.wg.Add(1)
+	c.work.Add(1)
 	c.mu.Unlock()
-	defer c.wg.Done()
+	defer c.work.Done()
 	endCtx()
 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseBudget)
@@ -126,6 +126,7 @@ func (c *Client) close() error {
 	for _, end := range ends {
 		end()
 	}
+	c.work.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), max(0, lingers.Until())+releaseBudget)
 	defer cancel()
 	err := c.settleDebts(ctx)
@@ -138,7 +139,7 @@ func (c *Client) close() error {
 		}
 	}
 	c.mu.Unlock()
-	c.wg.Wait()
+	c.keeping.Wait()
 	if err != nil {
 		c.log.Warn("holdfast: closed with releases unanswered", "store", c.props.Store, "error", err)
 		err = c.errorf("close", "", ErrUnavailable, err)
@@ -154,7 +155,7 @@ func (c *Client) close() error {
 func (c *Client) closeHolds() (ends []func()) {
 	for _, h := range c.holds {
 		for _, l := range h.leases {
-			ends = append(ends, l.finish(ErrReleased))
+			ends = append(ends, l.finish(c.errorf("hold", h.name.Full, ErrReleased, ErrClosed)))
 		}
 		req := driver.ReleaseRequest{Ref: h.ref()}
 		due := driver.Now()

@@ -98,7 +98,7 @@ func (ln *line) startServing(p *place) {
 	if ln.changed == nil {
 		ln.changed = make(chan struct{}, 1)
 	}
-	ln.c.wg.Go(func() { ln.serve(p) })
+	ln.c.work.Go(func() { ln.serve(p) })
 }
 
 // serve asks the store for the first waiter, again and again, until none is
@@ -179,6 +179,9 @@ func (ln *line) refused(p *place, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.alone = kind == driver.Indeterminate
+	if kind == driver.Canceled {
+		return // by the waiter himself
+	}
 	if transient(kind) {
 		ln.reason, ln.cause = kindError(kind), err
 		return
@@ -225,7 +228,7 @@ func (ln *line) serveBlocking(p *place, pause *backoff) {
 	ctx, cancel := context.WithCancel(c.life)
 	defer cancel()
 	watching := make(chan struct{})
-	c.wg.Go(func() {
+	c.work.Go(func() {
 		defer close(watching)
 		ln.cancelUnwanted(ctx, cancel, p.ask)
 	})
@@ -276,7 +279,7 @@ func (ln *line) cancelUnwanted(ctx context.Context, cancel func(), a ask) {
 // nobody wants any more, goes back.
 func (ln *line) deliver(p *place, g driver.Grant) {
 	c := ln.c
-	deadline := trustUntil(p.sent, g.Window)
+	deadline := trustGrant(p, g)
 	c.mu.Lock()
 	if c.closed || !ln.wants(p.ask) || deadline <= driver.Now() || g.Token >= 1<<55 {
 		c.mu.Unlock()
@@ -289,6 +292,7 @@ func (ln *line) deliver(p *place, g driver.Grant) {
 	h.label = ln.first.label
 	h.relabel = h.label != p.label
 	ln.resolve(ln.first, h.addLease(ln.first), nil)
+	served = append(served, h.shareWithKin()...)
 	for p.ask.mode == Shared && ln.wants(p.ask) && h.seq < turnHandOvers {
 		h.seq++
 		served = append(served, ln.first)

@@ -24,6 +24,16 @@ func trustUntil(sent driver.Instant, window time.Duration) driver.Instant {
 	return sent.Add(window - window*driftPercent/100 - margin(window))
 }
 
+// trustGrant is the deadline of a fresh grant. A store that keeps a grant as
+// long as the connection lives has no window; a lease that is not to be renewed
+// ends there by our own clock.
+func trustGrant(p *place, g driver.Grant) driver.Instant {
+	if g.Window == 0 && p.ask.noRenew {
+		return trustUntil(p.sent, p.ask.ttl)
+	}
+	return trustUntil(p.sent, g.Window)
+}
+
 func margin(window time.Duration) time.Duration {
 	return max(minMargin, window/marginFraction)
 }

@@ -1,0 +1,167 @@
+// Command bench compares Holdfast with other lock libraries and with the floor
+// of each store (the cheapest operations that do the job), side by side: every
+// round runs all contestants in turn, and what counts is the median of the
+// rounds and its ratio to another contestant's. It is never released.
+//
+//	make bench                  # all
+//	cd bench && go run . pair   # those whose name contains "pair"
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// rounds is odd, so that the median is a measured figure.
+const rounds = 7
+
+// comparison is contestants that do the same job.
+type comparison struct {
+	name, unit  string
+	contestants []contestant
+	targets     []target
+}
+
+// contestant does the job once and returns its figure, by name; the first is
+// the one that is compared, more (e.g. a fairness index) are printed with it.
+type contestant struct {
+	name string
+	run  func() (figure float64, more map[string]float64, err error)
+}
+
+// target is a bound that a figure should keep: contestant's figure (or one of
+// its more figures) to another's, or to a number.
+type target struct {
+	contestant, more string
+	over             string // the other contestant; "" compares with 1
+	atMost, atLeast  float64
+}
+
+func main() {
+	if worker() {
+		return
+	}
+	write := flag.String("write", "", "also write the results, as Markdown, to this file")
+	flag.Parse()
+	out := &report{}
+	out.printf("Measured %s on %d cores, %s, median of %d interleaved rounds.\n\n", time.Now().Format("2006-01-02"), runtime.NumCPU(), runtime.Version(), rounds)
+	missed := 0
+	for _, c := range comparisons() {
+		if !chosen(c.name, flag.Args()) {
+			continue
+		}
+		if err := c.measure(out, &missed); err != nil {
+			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", c.name, err)
+			os.Exit(1)
+		}
+	}
+	if *write != "" {
+		if err := os.WriteFile(*write, []byte(header+out.text.String()), 0o600); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+	}
+	fmt.Printf("%d targets missed\n", missed)
+}
+
+func chosen(name string, words []string) bool {
+	return len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return strings.Contains(name, w) })
+}
+
+const header = `# Benchmarks
+
+Made by ` + "`make bench`" + `; run it again to repeat. A ratio compares medians of one run: absolute figures differ from
+machine to machine, and from hour to hour. How each job is done is in the folder bench.
+
+`
+
+type report struct{ text strings.Builder }
+
+func (r *report) printf(format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	fmt.Print(line)
+	r.text.WriteString(line)
+}
+
+// measure runs all rounds and prints a table and the targets.
+func (c *comparison) measure(out *report, missed *int) error {
+	figures := map[string][]float64{}
+	more := map[string]map[string][]float64{}
+	for range rounds {
+		for _, one := range c.contestants {
+			figure, extras, err := one.run()
+			if err != nil {
+				return fmt.Errorf("%s: %w", one.name, err)
+			}
+			figures[one.name] = append(figures[one.name], figure)
+			for key, value := range extras {
+				if more[one.name] == nil {
+					more[one.name] = map[string][]float64{}
+				}
+				more[one.name][key] = append(more[one.name][key], value)
+			}
+		}
+	}
+	out.printf("## %s\n\n| | %s | to the first | |\n|---|---|---|---|\n", c.name, c.unit)
+	floor := median(figures[c.contestants[0].name])
+	for _, one := range c.contestants {
+		m := median(figures[one.name])
+		var notes []string
+		for _, key := range slices.Sorted(mapKeys(more[one.name])) {
+			notes = append(notes, fmt.Sprintf("%s %.3f", key, median(more[one.name][key])))
+		}
+		out.printf("| %s | %s | %.2f | %s |\n", one.name, number(m), m/floor, strings.Join(notes, ", "))
+	}
+	out.printf("\n")
+	for _, t := range c.targets {
+		t.judge(out, figures, more, missed)
+	}
+	out.printf("\n")
+	return nil
+}
+
+func (t target) judge(out *report, figures map[string][]float64, more map[string]map[string][]float64, missed *int) {
+	values := figures[t.contestant]
+	what := t.contestant
+	if t.more != "" {
+		values, what = more[t.contestant][t.more], what+", "+t.more
+	}
+	got := median(values)
+	if t.over != "" {
+		got /= median(figures[t.over])
+		what += " to " + t.over
+	}
+	bound, ok := fmt.Sprintf("at most %s", number(t.atMost)), got <= t.atMost
+	if t.atLeast != 0 {
+		bound, ok = fmt.Sprintf("at least %s", number(t.atLeast)), got >= t.atLeast
+	}
+	verdict := "reached"
+	if !ok {
+		verdict = "**missed**"
+		*missed++
+	}
+	out.printf("- %s: %s, target %s: %s\n", what, number(got), bound, verdict)
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[len(sorted)/2]
+}
+
+func number(v float64) string {
+	switch {
+	case v >= 1000:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.3f", v)
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memlock"
+)
+
+// comparisons is all there is to measure.
+func comparisons() []comparison {
+	dir, cleanup, err := scratch()
+	if err != nil {
+		panic(err)
+	}
+	_ = cleanup // the folder is small, and in the system's temporary one
+	return []comparison{filePair(dir), fileContended(dir), localHandOver(), valid(), held(), command(dir)}
+}
+
+// localHandOver is one name that 256 callers of one process want.
+func localHandOver() comparison {
+	return comparison{
+		name: "one process, one name, 256 callers", unit: "hand-overs a second",
+		contestants: []contestant{{ours, func() (float64, map[string]float64, error) {
+			locks, err := holdfast.New(memlock.New(), nil)
+			if err != nil {
+				return 0, nil, err
+			}
+			defer locks.Close()
+			return handOvers(locks, 256)
+		}}},
+		targets: []target{{contestant: ours, atLeast: 100_000}},
+	}
+}
+
+func handOvers(locks *holdfast.Client, callers int) (float64, map[string]float64, error) {
+	pair := holdfastPair(locks)
+	counts, errs := make([]float64, callers), make([]error, callers)
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			for end := time.Now().Add(contest); time.Now().Before(end); counts[i]++ {
+				if errs[i] = pair(); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return sum(counts) / contest.Seconds(), map[string]float64{jain: fairness(counts)}, errors.Join(errs...)
+}
+
+// valid is the look at a lease right before a side effect.
+func valid() comparison {
+	const looks = 1_000_000
+	time1 := func(look func() bool) (float64, map[string]float64, error) {
+		start := time.Now()
+		for range looks {
+			if !look() {
+				return 0, nil, errors.New("lease lost")
+			}
+		}
+		return float64(time.Since(start).Nanoseconds()) / looks, nil, nil
+	}
+	return comparison{
+		name: "Lease.Valid", unit: "ns",
+		contestants: []contestant{
+			{"its clock (CLOCK_BOOTTIME)", func() (float64, map[string]float64, error) {
+				return time1(func() bool { return driver.Now() != 0 })
+			}},
+			{ours, func() (float64, map[string]float64, error) {
+				locks, err := holdfast.New(memlock.New(), nil)
+				if err != nil {
+					return 0, nil, err
+				}
+				defer locks.Close()
+				lease, err := locks.Acquire(context.Background(), "valid", nil)
+				if err != nil {
+					return 0, nil, err
+				}
+				return time1(lease.Valid)
+			}},
+		},
+		targets: []target{{contestant: ours, over: "its clock (CLOCK_BOOTTIME)", atMost: 1.6}},
+	}
+}
+
+// held is 10,000 leases that renew themselves: a third of a renewal period.
+func held() comparison {
+	const leases, watch = 10_000, 10 * time.Second
+	return comparison{
+		name: "10,000 leases held for 10 s, TTL 30 s", unit: "% of a core",
+		contestants: []contestant{{ours, func() (float64, map[string]float64, error) {
+			locks, err := holdfast.New(memlock.New(), nil)
+			if err != nil {
+				return 0, nil, err
+			}
+			defer locks.Close()
+			for i := range leases {
+				if _, err := locks.Acquire(context.Background(), fmt.Sprintf("held/%d", i), nil); err != nil {
+					return 0, nil, err
+				}
+			}
+			before := cpuTime()
+			time.Sleep(watch)
+			return float64(cpuTime()-before) / float64(watch) * 100, nil, nil
+		}}},
+		targets: []target{{contestant: ours, atMost: 1}},
+	}
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+const (
+	jain      = "Jain index over all callers"
+	workerEnv = "HOLDFAST_BENCH_WORKER"
+	contest   = time.Second
+)
+
+// contend runs processes of callers that take turns on one lock for a second,
+// and counts the turns of each caller.
+func contend(kind, path string, processes, callers int) (float64, map[string]float64, error) {
+	workers := make([]*process, 0, processes)
+	for range processes {
+		w, err := startWorker(kind, path, callers)
+		if err != nil {
+			return 0, nil, err
+		}
+		workers = append(workers, w)
+	}
+	for _, w := range workers { // all are ready before any starts
+		if _, err := w.out.ReadString('\n'); err != nil {
+			return 0, nil, fmt.Errorf("worker: %w", err)
+		}
+	}
+	for _, w := range workers {
+		if err := w.in.Close(); err != nil {
+			return 0, nil, err
+		}
+	}
+	var turns []float64
+	for _, w := range workers {
+		var counts []float64
+		if err := json.NewDecoder(w.out).Decode(&counts); err != nil {
+			return 0, nil, fmt.Errorf("worker: %w", err)
+		}
+		if err := w.cmd.Wait(); err != nil {
+			return 0, nil, fmt.Errorf("worker: %w", err)
+		}
+		turns = append(turns, counts...)
+	}
+	return sum(turns) / contest.Seconds(), map[string]float64{jain: fairness(turns)}, nil
+}
+
+// fairness is Jain's index: 1 if all have the same, 1/n if one has all (R.
+// Jain, D. Chiu, W. Hawe, "A Quantitative Measure of Fairness", 1984).
+func fairness(xs []float64) float64 {
+	var squares float64
+	for _, x := range xs {
+		squares += x * x
+	}
+	if squares == 0 {
+		return 0
+	}
+	total := sum(xs)
+	return total * total / (float64(len(xs)) * squares)
+}
+
+func sum(xs []float64) (total float64) {
+	for _, x := range xs {
+		total += x
+	}
+	return total
+}
+
+type process struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func startWorker(kind, path string, callers int) (*process, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(context.Background(), exe, kind, path, strconv.Itoa(callers)) //nolint:gosec // it is us
+	cmd.Env = append(os.Environ(), workerEnv+"=1")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &process{cmd, in, bufio.NewReader(out)}, cmd.Start()
+}
+
+// worker is the other side: it is true if this process is one.
+func worker() bool {
+	if os.Getenv(workerEnv) == "" {
+		return false
+	}
+	if err := work(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench worker:", err)
+		os.Exit(1)
+	}
+	return true
+}
+
+func work(kind, path, callers string) error {
+	n, err := strconv.Atoi(callers)
+	if err != nil {
+		return err
+	}
+	pair, done, err := pairOf(kind, path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	fmt.Println("ready")
+	if _, err := io.Copy(io.Discard, os.Stdin); err != nil { // until all are
+		return err
+	}
+	counts, errs := make([]float64, n), make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			for end := time.Now().Add(contest); time.Now().Before(end); counts[i]++ {
+				if errs[i] = pair(); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(counts)
+}
+
+func pairOf(kind, path string) (pair func() error, done func(), err error) {
+	switch kind {
+	case "raw":
+		return rawPair(path), func() {}, nil
+	case "gofrs":
+		return gofrsPair(path), func() {}, nil
+	}
+	locks, err := holdfast.Open(context.Background(), "file://"+path, &holdfast.Options{NoLocalHandOver: kind == "holdfast-nolocal"})
+	if err != nil {
+		return nil, nil, err
+	}
+	return holdfastPair(locks), func() { _ = locks.Close() }, nil
+}
+
+func mapKeys(m map[string][]float64) iter.Seq[string] { return maps.Keys(m) }

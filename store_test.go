@@ -1,0 +1,112 @@
+package holdfast_test
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memlock"
+)
+
+// memory is all that the memory store can do.
+type memory interface {
+	driver.Queuer
+	driver.Batcher
+	driver.Inspector
+	driver.Lister
+	driver.Breaker
+}
+
+// spy is a memory store that counts what is asked of it, and answers as a test
+// wants.
+type spy struct {
+	memory
+	acquires, renews, releases, beats atomic.Int64
+	// remote makes it a store behind a network: requests have timeouts.
+	remote bool
+	// onRenew, if set, runs before a renewal; an error fails the whole batch.
+	onRenew func(ctx context.Context, reqs []driver.RenewRequest) error
+	// onAcquire, if set, runs before a batch of attempts.
+	onAcquire func(ctx context.Context, reqs []*driver.AcquireRequest) error
+}
+
+func newSpy(t testing.TB, server *memlock.Server) *spy {
+	t.Helper()
+	inner, ok := server.Store().(memory)
+	if !ok {
+		t.Fatal("the memory store lacks an ability")
+	}
+	return &spy{memory: inner}
+}
+
+// client makes a client of the store, closed when the test ends.
+func (s *spy) client(t testing.TB, opts *holdfast.Options) *holdfast.Client {
+	t.Helper()
+	if opts == nil {
+		opts = &holdfast.Options{}
+	}
+	opts.Logger = slog.New(slog.DiscardHandler)
+	c, err := holdfast.New(s, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (s *spy) Properties() driver.Properties {
+	p := s.memory.Properties()
+	p.Local = !s.remote
+	return p
+}
+
+func (s *spy) Acquire(ctx context.Context, req *driver.AcquireRequest) (driver.AcquireResult, error) {
+	a := s.AcquireMany(ctx, []*driver.AcquireRequest{req})[0]
+	return a.AcquireResult, a.Err
+}
+
+func (s *spy) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) []driver.AcquireAnswer {
+	s.acquires.Add(1)
+	if s.onAcquire != nil {
+		if err := s.onAcquire(ctx, reqs); err != nil {
+			answers := make([]driver.AcquireAnswer, len(reqs))
+			for i := range answers {
+				answers[i].Err = err
+			}
+			return answers
+		}
+	}
+	return s.memory.AcquireMany(ctx, reqs)
+}
+
+func (s *spy) Renew(ctx context.Context, reqs []driver.RenewRequest) []driver.RenewResult {
+	s.renews.Add(1)
+	if s.onRenew != nil {
+		if err := s.onRenew(ctx, reqs); err != nil {
+			results := make([]driver.RenewResult, len(reqs))
+			for i := range results {
+				results[i].Err = err
+			}
+			return results
+		}
+	}
+	return s.memory.Renew(ctx, reqs)
+}
+
+func (s *spy) Release(ctx context.Context, req *driver.ReleaseRequest) (bool, error) {
+	a := s.ReleaseMany(ctx, []*driver.ReleaseRequest{req})[0]
+	return a.Released, a.Err
+}
+
+func (s *spy) ReleaseMany(ctx context.Context, reqs []*driver.ReleaseRequest) []driver.ReleaseAnswer {
+	s.releases.Add(1)
+	return s.memory.ReleaseMany(ctx, reqs)
+}
+
+func (s *spy) Beat(ctx context.Context, places []driver.Ref) []driver.BeatResult {
+	s.beats.Add(1)
+	return s.memory.Beat(ctx, places)
+}

@@ -150,11 +150,11 @@ func (c *Client) prepare(ctx context.Context, name string, o *AcquireOptions) (*
 func (c *Client) able(name string, a ask) error {
 	switch {
 	case a.mode == Shared && !c.props.Shared:
-		return c.errorf("acquire", name, ErrUnsupported, errText("shared locks"))
+		return c.errorf("acquire", name, ErrUnsupported, textError("shared locks"))
 	case a.mode == Permits && !c.props.Permits:
-		return c.errorf("acquire", name, ErrUnsupported, errText("semaphores"))
+		return c.errorf("acquire", name, ErrUnsupported, textError("semaphores"))
 	case c.props.MaxTTL > 0 && c.props.Bound == driver.ByLease && a.window() > c.props.MaxTTL, c.props.MaxTTL > 0 && a.ttl > c.props.MaxTTL:
-		return c.errorf("acquire", name, ErrInvalid, errText("ttl or min hold: this store takes at most "+c.props.MaxTTL.String()))
+		return c.errorf("acquire", name, ErrInvalid, textError("ttl or min hold: this store takes at most "+c.props.MaxTTL.String()))
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func (c *Client) take(w *waiter, p *place, g driver.Grant) (*Lease, error) {
 		case w.ctx.Err() != nil:
 			return nil, c.waitError(w.nameOf(p), w.ctx.Err(), nil, nil, nil)
 		}
-		return nil, c.errorf("acquire", w.nameOf(p), ErrUnavailable, errText("the grant came too late to be trusted, and was given back"))
+		return nil, c.errorf("acquire", w.nameOf(p), ErrUnavailable, textError("the grant came too late to be trusted, and was given back"))
 	}
 	ln := c.line(p.ln.name)
 	p.ln = ln
@@ -239,7 +239,7 @@ func (c *Client) acquireTries(w *waiter, name string, o *AcquireOptions) (*Lease
 	ctx := w.ctx
 	if o.Wait > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, time.Now().Add(time.Duration(w.start.Add(o.Wait).Until())))
+		ctx, cancel = context.WithDeadline(ctx, time.Now().Add(w.start.Add(o.Wait).Until()))
 		defer cancel()
 	}
 	pause := backoff{}

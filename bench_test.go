@@ -1,7 +1,6 @@
 package holdfast_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
@@ -24,7 +23,7 @@ func BenchmarkValid(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	l, err := c.Acquire(context.Background(), "x", nil)
+	l, err := c.Acquire(b.Context(), "x", nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -45,11 +44,11 @@ func BenchmarkPair(b *testing.B) {
 	defer c.Close()
 	b.ReportAllocs()
 	for b.Loop() {
-		l, err := c.Acquire(context.Background(), "x", nil)
+		l, err := c.Acquire(b.Context(), "x", nil)
 		if err != nil {
 			b.Fatal(err)
 		}
-		_ = l.Release(context.Background())
+		_ = l.Release(b.Context())
 	}
 }
 
@@ -63,12 +62,12 @@ func BenchmarkHandOver256(b *testing.B) {
 	b.SetParallelism(128)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			l, err := c.Acquire(context.Background(), "x", nil)
+			l, err := c.Acquire(b.Context(), "x", nil)
 			if err != nil {
 				b.Error(err)
 				return
 			}
-			_ = l.Release(context.Background())
+			_ = l.Release(b.Context())
 		}
 	})
 }

@@ -117,7 +117,7 @@ func Open(ctx context.Context, rawURL string, opts *Options) (*Client, error) {
 		query.Del("prefix")
 		u.RawQuery = query.Encode()
 	}
-	if err := o.validate(); err != nil {
+	if err = o.validate(); err != nil {
 		return nil, invalid(err)
 	}
 	store, err := driver.Open(ctx, u, &driver.OpenOptions{TTL: cmp.Or(o.TTL, DefaultTTL)})

@@ -3,7 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -29,11 +29,11 @@ func TestCallsTravelTogether(t *testing.T) {
 			time.Sleep(time.Millisecond) // a round trip
 			return nil
 		}
-		c := s.client(t, nil)
+		c := s.client(t)
 		var all sync.WaitGroup
 		for i := range 100 {
 			all.Go(func() {
-				l, err := c.Acquire(t.Context(), fmt.Sprint(i), nil)
+				l, err := c.Acquire(t.Context(), strconv.Itoa(i), nil)
 				if err != nil {
 					t.Error(err)
 					return
@@ -65,10 +65,10 @@ func TestRefusedBatchComesAgainInHalves(t *testing.T) {
 			}
 			return nil
 		}
-		c := s.client(t, nil)
+		c := s.client(t)
 		var all sync.WaitGroup
 		for i := range 50 {
-			name := fmt.Sprint(i)
+			name := strconv.Itoa(i)
 			if i == 30 {
 				name = "poison"
 			}

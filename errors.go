@@ -112,7 +112,7 @@ func retriable(err error) bool {
 	return errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrIndeterminate)
 }
 
-// errText is an error that is nothing but its text.
-type errText string
+// textError is an error that is nothing but its text.
+type textError string
 
-func (e errText) Error() string { return string(e) }
+func (e textError) Error() string { return string(e) }

@@ -37,7 +37,7 @@ func (l *Lease) Handle() (string, error) {
 	h := l.hold
 	c := h.c
 	if !c.props.Handles {
-		return "", l.errorf("handle", ErrUnsupported, errText("a hold on this store cannot leave its process"))
+		return "", l.errorf("handle", ErrUnsupported, textError("a hold on this store cannot leave its process"))
 	}
 	c.mu.Lock()
 	if err := l.ended("handle"); err != nil {
@@ -46,7 +46,7 @@ func (l *Lease) Handle() (string, error) {
 	}
 	if len(h.leases) > 1 {
 		c.mu.Unlock()
-		return "", l.errorf("handle", ErrConflict, errText("other leases share the hold"))
+		return "", l.errorf("handle", ErrConflict, textError("other leases share the hold"))
 	}
 	end, asking := l.finish(ErrReleased), h.asking
 	h.retire()
@@ -96,7 +96,7 @@ func (c *Client) Adopt(ctx context.Context, text string) (*Lease, error) {
 	case res.Status == driver.Lost:
 		return nil, c.errorf("adopt", name, ErrLost, nil)
 	case res.Status == driver.Broken:
-		return nil, c.errorf("adopt", name, ErrBroken, errText(res.Reason))
+		return nil, c.errorf("adopt", name, ErrBroken, textError(res.Reason))
 	}
 	return c.adopted(ctx, p, token, res)
 }
@@ -109,10 +109,10 @@ func (c *Client) adopted(ctx context.Context, p *place, token uint64, res driver
 		return nil, c.errorf("adopt", p.ln.name.Full, ErrClosed, nil)
 	}
 	if c.holds[p.owner] != nil {
-		return nil, c.errorf("adopt", p.ln.name.Full, ErrConflict, errText("this client has adopted it already"))
+		return nil, c.errorf("adopt", p.ln.name.Full, ErrConflict, textError("this client has adopted it already"))
 	}
 	if deadline <= driver.Now() {
-		return nil, c.errorf("adopt", p.ln.name.Full, ErrLost, errText("the answer came too late"))
+		return nil, c.errorf("adopt", p.ln.name.Full, ErrLost, textError("the answer came too late"))
 	}
 	p.ln = c.line(p.ln.name)
 	h := c.newHold(p.ln, p, driver.Grant{Token: token >> 8, Window: res.Window}, deadline)

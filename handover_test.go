@@ -38,8 +38,8 @@ func TestTurnCostsNoStoreCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memlock.NewServer()
 		s := newSpy(t, server)
-		c := s.client(t, nil)
-		other := newSpy(t, server).client(t, nil)
+		c := s.client(t)
+		other := newSpy(t, server).client(t)
 		first, err := other.Acquire(t.Context(), "x", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -69,8 +69,8 @@ func TestTurnCostsNoStoreCommand(t *testing.T) {
 func TestTurnIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memlock.NewServer()
-		c := newSpy(t, server).client(t, nil)
-		other := newSpy(t, server).client(t, nil)
+		c := newSpy(t, server).client(t)
+		other := newSpy(t, server).client(t)
 		held := make(chan *holdfast.Lease, 1)
 		turns := 0
 		for range 300 {
@@ -112,8 +112,8 @@ func TestTurnIsBounded(t *testing.T) {
 func TestTurnEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memlock.NewServer()
-		c := newSpy(t, server).client(t, nil)
-		other := newSpy(t, server).client(t, nil)
+		c := newSpy(t, server).client(t)
+		other := newSpy(t, server).client(t)
 		got := acquireAll(t, c, 3, time.Minute)
 		<-got
 		time.Sleep(20 * time.Millisecond)
@@ -130,8 +130,8 @@ func TestReadersShareAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memlock.NewServer()
 		s := newSpy(t, server)
-		c := s.client(t, nil)
-		w, err := newSpy(t, server).client(t, nil).Acquire(t.Context(), "x", nil)
+		c := s.client(t)
+		w, err := newSpy(t, server).client(t).Acquire(t.Context(), "x", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,17 +150,18 @@ func TestReadersShareAPlace(t *testing.T) {
 		if err := w.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		var inside []*holdfast.Lease
 		for range 10 {
-			l := <-leases
-			defer func() {
-				if err := l.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}()
+			inside = append(inside, <-leases)
 		}
 		r, err := c.Inspect(t.Context(), "x")
 		if err != nil || len(r.Holders) != 1 {
 			t.Errorf("%d holds in the store (%v), want 1", len(r.Holders), err)
+		}
+		for _, l := range inside {
+			if err := l.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

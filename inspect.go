@@ -158,9 +158,9 @@ func (c *Client) Break(ctx context.Context, name string, o BreakOptions) error {
 	case validName(name) != nil:
 		return c.errorf("break", name, ErrInvalid, validName(name))
 	case err != nil || o.Owner != "" && len(owner) != len(req.Owner):
-		return c.errorf("break", name, ErrInvalid, errText("owner must be 32 hexadecimal digits"))
+		return c.errorf("break", name, ErrInvalid, textError("owner must be 32 hexadecimal digits"))
 	case o.Token == 0 && o.Owner == "":
-		return c.errorf("break", name, ErrInvalid, errText("the expected token or owner is missing"))
+		return c.errorf("break", name, ErrInvalid, textError("the expected token or owner is missing"))
 	case o.Reason == "" || len(req.Reason) > 2*MaxLabelBytes:
 		return c.errorf("break", name, ErrInvalid, fmt.Errorf("a reason of 1 to %d bytes is needed", 2*MaxLabelBytes))
 	case c.breaker == nil:
@@ -179,7 +179,7 @@ func (c *Client) Break(ctx context.Context, name string, o BreakOptions) error {
 	case status == driver.NotHeld:
 		return c.errorf("break", name, ErrNotHeld, nil)
 	case status == driver.Mismatch:
-		return c.errorf("break", name, ErrConflict, errText("another hold than the expected one"))
+		return c.errorf("break", name, ErrConflict, textError("another hold than the expected one"))
 	}
 	return nil
 }

@@ -3,7 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,9 +18,9 @@ import (
 func TestRenewalsTravelInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy(t, memlock.NewServer())
-		c := s.client(t, nil)
+		c := s.client(t)
 		for i := range 10_000 {
-			if _, err := c.Acquire(t.Context(), fmt.Sprint(i), nil); err != nil {
+			if _, err := c.Acquire(t.Context(), strconv.Itoa(i), nil); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Millisecond)
@@ -48,14 +48,14 @@ func TestLateBatchComesAgainInHalves(t *testing.T) {
 			}
 			return nil
 		}
-		c := s.client(t, nil)
+		c := s.client(t)
 		stuck, err := c.Acquire(t.Context(), "stuck", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var others []*holdfast.Lease
 		for i := range 64 {
-			l, err := c.Acquire(t.Context(), fmt.Sprint(i), nil)
+			l, err := c.Acquire(t.Context(), strconv.Itoa(i), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +80,7 @@ func TestLossIsToldThoughTheRenewalHangs(t *testing.T) {
 			<-hang
 			return &driver.Failure{Kind: driver.Unavailable, Err: errors.New("gone")}
 		}
-		c := s.client(t, nil)
+		c := s.client(t)
 		start := time.Now()
 		l, err := c.Acquire(t.Context(), "x", &holdfast.AcquireOptions{TTL: 3 * time.Second})
 		if err != nil {
@@ -101,7 +101,7 @@ func TestLossIsToldThoughTheRenewalHangs(t *testing.T) {
 func TestLateRenewalRevivesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy(t, memlock.NewServer())
-		c := s.client(t, nil)
+		c := s.client(t)
 		var slow atomic.Bool
 		slow.Store(true)
 		s.onRenew = func(context.Context, []driver.RenewRequest) error {

@@ -161,7 +161,7 @@ func (ln *line) await(w *waiter, wait time.Duration) (*Lease, error) {
 	defer long.Stop()
 	var end <-chan time.Time
 	if wait > 0 {
-		timer := time.NewTimer(time.Duration(w.start.Add(wait).Until()))
+		timer := time.NewTimer(w.start.Add(wait).Until())
 		defer timer.Stop()
 		end = timer.C
 	}

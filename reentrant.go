@@ -57,11 +57,11 @@ func (c *Client) shareable(h *hold, w *waiter, name string, o *AcquireOptions) e
 	case h.revoked != nil:
 		return c.errorf("acquire", name, ErrBroken, nil)
 	case !o.Reentrant && o.Key == "":
-		return c.errorf("acquire", name, ErrConflict, errText("the context's own lease holds it: waiting would never end; set Reentrant to share it"))
+		return c.errorf("acquire", name, ErrConflict, textError("the context's own lease holds it: waiting would never end; set Reentrant to share it"))
 	case h.ask.mode != w.ask.mode && h.ask.mode != Exclusive:
-		return c.errorf("acquire", name, ErrConflict, errText("held shared: an exclusive lock would wait for itself"))
+		return c.errorf("acquire", name, ErrConflict, textError("held shared: an exclusive lock would wait for itself"))
 	case h.ask.mode == Permits || w.ask.mode == Permits:
-		return c.errorf("acquire", name, ErrConflict, errText("permits are not reentrant"))
+		return c.errorf("acquire", name, ErrConflict, textError("permits are not reentrant"))
 	}
 	return nil
 }

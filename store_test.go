@@ -33,27 +33,23 @@ type spy struct {
 	onAcquire func(ctx context.Context, reqs []*driver.AcquireRequest) error
 }
 
-func newSpy(t testing.TB, server *memlock.Server) *spy {
-	t.Helper()
+func newSpy(tb testing.TB, server *memlock.Server) *spy {
+	tb.Helper()
 	inner, ok := server.Store().(memory)
 	if !ok {
-		t.Fatal("the memory store lacks an ability")
+		tb.Fatal("the memory store lacks an ability")
 	}
 	return &spy{memory: inner}
 }
 
 // client makes a client of the store, closed when the test ends.
-func (s *spy) client(t testing.TB, opts *holdfast.Options) *holdfast.Client {
-	t.Helper()
-	if opts == nil {
-		opts = &holdfast.Options{}
-	}
-	opts.Logger = slog.New(slog.DiscardHandler)
-	c, err := holdfast.New(s, opts)
+func (s *spy) client(tb testing.TB) *holdfast.Client {
+	tb.Helper()
+	c, err := holdfast.New(s, &holdfast.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Close() })
+	tb.Cleanup(func() { _ = c.Close() })
 	return c
 }
 

@@ -27,7 +27,7 @@ import (
 // Fake is a lock store in memory with faults to order, and the clients of it.
 // Its methods may be called from many goroutines.
 type Fake struct {
-	t      testing.TB
+	tb     testing.TB
 	server *memlock.Server
 	faults *faults
 	client *holdfast.Client
@@ -36,9 +36,9 @@ type Fake struct {
 }
 
 // New makes a fake with one client. The clients are closed when the test ends.
-func New(t testing.TB) *Fake {
-	t.Helper()
-	f := &Fake{t: t, server: memlock.NewServer(), faults: &faults{}}
+func New(tb testing.TB) *Fake {
+	tb.Helper()
+	f := &Fake{tb: tb, server: memlock.NewServer(), faults: &faults{}}
 	plain := f.server.Store()
 	f.look, _ = plain.(driver.Inspector)
 	f.breaks, _ = plain.(driver.Breaker)
@@ -52,16 +52,16 @@ func (f *Fake) Client() *holdfast.Client { return f.client }
 // NewClient makes another client of the same store, as another process would
 // have. opts may be nil.
 func (f *Fake) NewClient(opts *holdfast.Options) *holdfast.Client {
-	f.t.Helper()
+	f.tb.Helper()
 	inner, ok := f.server.Store().(memory)
 	if !ok {
-		f.t.Fatal("holdfasttest: the memory store lacks an ability")
+		f.tb.Fatal("holdfasttest: the memory store lacks an ability")
 	}
 	c, err := holdfast.New(&store{memory: inner, faults: f.faults}, opts)
 	if err != nil {
-		f.t.Fatal(err)
+		f.tb.Fatal(err)
 	}
-	f.t.Cleanup(func() {
+	f.tb.Cleanup(func() {
 		f.Down(false)
 		f.Delay(0)
 		_ = c.Close()
@@ -73,16 +73,16 @@ func (f *Fake) NewClient(opts *holdfast.Options) *holdfast.Client {
 // forced break would: their leases end with ErrLost, and another can acquire
 // the name at once. The test fails if nobody holds the name.
 func (f *Fake) Lose(name string) {
-	f.t.Helper()
+	f.tb.Helper()
 	n := storeName(name)
 	record, err := f.look.Inspect(context.Background(), n)
 	if err != nil || len(record.Holders) == 0 {
-		f.t.Fatalf("holdfasttest: nobody holds %q", name)
+		f.tb.Fatalf("holdfasttest: nobody holds %q", name)
 	}
 	for _, h := range record.Holders {
 		req := &driver.BreakRequest{Name: n, Token: h.Token, Reason: "holdfasttest", Force: true}
 		if _, err := f.breaks.Break(context.Background(), req); err != nil {
-			f.t.Fatal(err)
+			f.tb.Fatal(err)
 		}
 	}
 }
@@ -99,13 +99,17 @@ func (f *Fake) Down(down bool) { f.faults.down.Store(down) }
 // WaitHeld waits until somebody holds the name; the test fails after ten
 // seconds.
 func (f *Fake) WaitHeld(name string) {
-	f.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if r, err := f.look.Inspect(context.Background(), storeName(name)); err == nil && len(r.Holders) > 0 {
+	f.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for {
+		if r, err := f.look.Inspect(ctx, storeName(name)); err == nil && len(r.Holders) > 0 {
 			return
 		}
+		if wait(ctx, time.Millisecond) != nil {
+			f.tb.Fatalf("holdfasttest: nobody acquired %q", name)
+		}
 	}
-	f.t.Fatalf("holdfasttest: nobody acquired %q", name)
 }
 
 // storeName is the key of a name without a prefix, as docs/wire.md has it for

@@ -48,11 +48,12 @@ func (l *Lease) Handle() (string, error) {
 		c.mu.Unlock()
 		return "", l.errorf("handle", ErrConflict, textError("other leases share the hold"))
 	}
-	end, asking := l.finish(ErrReleased), h.asking
+	l.finish(ErrReleased)
+	asking := h.asking
 	h.retire()
 	h.line.stir()
 	c.mu.Unlock()
-	end()
+	l.endContext()
 	ctx, cancel := context.WithTimeout(context.Background(), maxRequestTimeout)
 	defer cancel()
 	settled(ctx, asking)
@@ -78,7 +79,7 @@ func (c *Client) Adopt(ctx context.Context, text string) (*Lease, error) {
 	if err != nil {
 		return nil, c.errorf("adopt", "", ErrInvalid, err)
 	}
-	name := p.ln.name.Full
+	name := p.name.Full
 	done, err := c.enter("adopt", name)
 	if err != nil {
 		return nil, err
@@ -106,18 +107,17 @@ func (c *Client) adopted(ctx context.Context, p *place, token uint64, res driver
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, c.errorf("adopt", p.ln.name.Full, ErrClosed, nil)
+		return nil, c.errorf("adopt", p.name.Full, ErrClosed, nil)
 	}
 	if c.holds[p.owner] != nil {
-		return nil, c.errorf("adopt", p.ln.name.Full, ErrConflict, textError("this client has adopted it already"))
+		return nil, c.errorf("adopt", p.name.Full, ErrConflict, textError("this client has adopted it already"))
 	}
 	if deadline <= driver.Now() {
-		return nil, c.errorf("adopt", p.ln.name.Full, ErrLost, textError("the answer came too late"))
+		return nil, c.errorf("adopt", p.name.Full, ErrLost, textError("the answer came too late"))
 	}
-	p.ln = c.line(p.ln.name)
-	h := c.newHold(p.ln, p, driver.Grant{Token: token >> 8, Window: res.Window}, deadline)
+	h := c.newHold(c.line(p.name), p, driver.Grant{Token: token >> 8, Window: res.Window}, driver.Now(), deadline)
 	h.seq = uint8(token) //nolint:gosec // the low byte is the local sequence
-	return h.addLease(&waiter{ask: p.ask, ctx: ctx}), nil
+	return h.addLease(&waiter{ask: p.ask, ctx: ctx}, h.granted), nil
 }
 
 func (c *Client) parseHandle(text string) (*place, uint64, error) {
@@ -128,7 +128,7 @@ func (c *Client) parseHandle(text string) (*place, uint64, error) {
 		return nil, 0, errors.New("not a handle")
 	}
 	owner, err := hex.DecodeString(h.Owner)
-	p := &place{label: c.label, news: make(chan news, 1)}
+	p := &place{c: c, label: c.label}
 	mode, known := map[string]Mode{"exclusive": Exclusive, "shared": Shared, "permits": Permits}[h.Mode]
 	if err != nil || len(owner) != len(p.owner) || !known {
 		return nil, 0, errors.New("not a handle")
@@ -141,7 +141,7 @@ func (c *Client) parseHandle(text string) (*place, uint64, error) {
 		return nil, 0, err
 	}
 	copy(p.owner[:], owner)
-	p.ln = &line{c: c, name: c.storeName(h.Name)}
+	p.name = c.storeName(h.Name)
 	p.ask = ask{mode: mode, n: h.N, limit: h.Limit, ttl: ttl}
 	return p, h.Token, nil
 }

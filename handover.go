@@ -65,20 +65,20 @@ func (h *hold) passOn() (heir *waiter) {
 	h.seq++
 	h.label, h.relabel = heir.label, true
 	h.forgetKey()
-	h.line.resolve(heir, h.addLease(heir), nil)
+	h.line.resolve(heir, h.addLease(heir, driver.Now()), nil)
 	return heir
 }
 
 // shareWithKin gives the fresh hold to those who wait with the same reentrancy
 // key as its first lease; under mu.
-func (h *hold) shareWithKin() (served []*waiter) {
+func (h *hold) shareWithKin(now driver.Instant) (served []*waiter) {
 	if h.key == (reentrancyKey{}) {
 		return nil
 	}
 	for w := h.line.first; w != nil; {
 		next := w.next
 		if w.key == h.key && (h.ask.mode == Exclusive || w.ask.mode == h.ask.mode) {
-			h.line.resolve(w, h.addLease(w), nil)
+			h.line.resolve(w, h.addLease(w, now), nil)
 			served = append(served, w)
 		}
 		w = next
@@ -87,8 +87,8 @@ func (h *hold) shareWithKin() (served []*waiter) {
 }
 
 // addLease gives a waiter its share of the hold; under mu.
-func (h *hold) addLease(w *waiter) *Lease {
-	l := newLease(h, w)
+func (h *hold) addLease(w *waiter, now driver.Instant) *Lease {
+	l := newLease(h, w, now)
 	h.leases = append(h.leases, l)
 	if w.key != (reentrancyKey{}) && h.key == (reentrancyKey{}) {
 		h.key = w.key

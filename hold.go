@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +41,10 @@ type hold struct {
 	batchCap  int           // after a late batch: the largest one to travel in
 	relabel   bool          // the record names a former lease
 
+	// Storage of the first lease, of the many holds that never have another.
+	firstLease Lease
+	firstSlot  [1]*Lease
+
 	turnLast uint64 // the last waiter of this turn (handover.go)
 	turnEnd  driver.Instant
 }
@@ -49,12 +54,13 @@ func (h *hold) ref() driver.Ref {
 }
 
 // newHold enters a grant, whose leases are to be added; under mu.
-func (c *Client) newHold(ln *line, at *place, g driver.Grant, deadline driver.Instant) *hold {
+func (c *Client) newHold(ln *line, at *place, g driver.Grant, now, deadline driver.Instant) *hold {
 	h := &hold{
-		c: c, line: ln, name: ln.name, owner: at.owner, token: g.Token, ask: at.ask, label: at.label,
-		granted: driver.Now(), window: g.Window, unclaimed: g.Window > 0 && g.Window < at.ask.window(),
+		c: c, line: ln, name: at.name, owner: at.owner, token: g.Token, ask: at.ask, label: at.label,
+		granted: now, window: g.Window, unclaimed: g.Window > 0 && g.Window < at.ask.window(),
 	}
 	h.setDeadline(deadline)
+	h.leases = h.firstSlot[:0]
 	c.holds[h.owner] = h
 	ln.holds++
 	h.renewAt = at.sent.Add(cmp.Or(g.Window, at.ask.ttl) / renewFraction)
@@ -197,15 +203,14 @@ func (c *Client) revoke(h *hold, reason string) func() {
 }
 
 func endLeases(leases []*Lease, cause error, tell func(l *Lease, first bool)) func() {
-	ends := make([]func(), len(leases))
-	for i, l := range leases {
-		ends[i] = l.finish(cause)
+	leases = slices.Clone(leases)
+	for _, l := range leases {
+		l.finish(cause)
 	}
-	leases = append([]*Lease(nil), leases...)
 	return func() {
-		for i, end := range ends {
-			end()
-			tell(leases[i], i == 0)
+		for i, l := range leases {
+			l.endContext()
+			tell(l, i == 0)
 		}
 	}
 }

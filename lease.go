@@ -18,6 +18,7 @@ type Lease struct {
 	hold   *hold
 	token  uint64
 	renews bool // whether this lease wants the hold renewed
+	values leaseValues
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	since  driver.Instant
@@ -103,17 +104,17 @@ func (l *Lease) errorf(op string, kind, cause error) *Error {
 	return l.hold.c.errorf(op, l.Name(), kind, cause)
 }
 
-// finish ends the lease; under client.mu. The returned func ends its context
-// and is to be called without the lock, since ending a context runs code of
-// others.
-func (l *Lease) finish(cause error) func() {
-	if l.cause != nil {
-		return func() {}
+// finish ends the lease; under client.mu. Its context must then be ended with
+// endContext, without the lock, since that runs code of others.
+func (l *Lease) finish(cause error) {
+	if l.cause == nil {
+		l.cause = cause
+		l.over.Store(true)
 	}
-	l.cause = cause
-	l.over.Store(true)
-	return func() { l.cancel(cause) }
 }
+
+// endContext tells the end of a finished lease. A repeated call does nothing.
+func (l *Lease) endContext() { l.cancel(l.cause) }
 
 // ended says why the lease ended, nil if it has not; under client.mu.
 func (l *Lease) ended(op string) error {
@@ -138,14 +139,35 @@ type heldKey struct {
 	key string
 }
 
+// leaseValues is the parent of a lease's context: the values of the acquire's
+// ctx and the lease itself, but neither cancellation nor deadline.
+type leaseValues struct {
+	parent context.Context
+	lease  *Lease
+}
+
+func (leaseValues) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (leaseValues) Done() <-chan struct{}       { return nil }
+func (leaseValues) Err() error                  { return nil }
+
+func (v leaseValues) Value(key any) any {
+	if held, ok := key.(heldKey); ok && held.c == v.lease.hold.c && held.key == v.lease.hold.name.Key {
+		return v.lease
+	}
+	return v.parent.Value(key)
+}
+
 // newLease makes the lease of a hold for the waiter w; under client.mu.
-func newLease(h *hold, w *waiter) *Lease {
-	l := &Lease{hold: h, renews: !w.ask.noRenew, since: driver.Now()}
+func newLease(h *hold, w *waiter, now driver.Instant) *Lease {
+	l := &h.firstLease
+	if l.hold != nil { // in use
+		l = new(Lease)
+	}
+	l.hold, l.renews, l.since = h, !w.ask.noRenew, now
 	if h.token != 0 {
 		l.token = h.token<<8 | uint64(h.seq)
 	}
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(w.ctx))
-	l.ctx = context.WithValue(ctx, heldKey{h.c, h.name.Key}, l)
-	l.cancel = cancel
+	l.values = leaseValues{context.WithoutCancel(w.ctx), l}
+	l.ctx, l.cancel = context.WithCancelCause(&l.values)
 	return l
 }

@@ -48,6 +48,7 @@ func (a ask) window() time.Duration {
 // waiter is one goroutine that waits for the name.
 type waiter struct {
 	ask        ask
+	name       driver.Name
 	label      string
 	ctx        context.Context
 	num        uint64
@@ -60,6 +61,8 @@ type waiter struct {
 	lease *Lease
 	err   error
 	ready chan struct{} // made when the goroutine sleeps; closed when done
+
+	firstPlace place // storage of the first attempt
 }
 
 // line finds or makes the line of a name; under mu.

@@ -211,7 +211,7 @@ func (ln *line) lastAttempt(w *waiter) (*Lease, error) {
 			}
 		}
 	default:
-		p := ln.newPlace(w)
+		p := c.newPlace(w, ln)
 		if res, err := c.attempt(w.ctx, p, false); err == nil && res.Status == driver.Granted {
 			ln.deliver(p, res.Grant)
 		}

@@ -17,14 +17,16 @@ type reentrancyKey struct{ name, key string }
 // reenter finds the hold that an acquire may share. Without one both results
 // are nil.
 func (c *Client) reenter(w *waiter, name string, o *AcquireOptions) (*Lease, error) {
-	n := c.storeName(name)
-	outer, _ := w.ctx.Value(heldKey{c, n.Key}).(*Lease)
+	outer, _ := w.ctx.Value(heldKey{c, w.name.Key}).(*Lease)
+	if outer == nil && o.Key == "" {
+		return nil, nil
+	}
 	c.mu.Lock()
 	var h *hold
 	if outer != nil && outer.cause == nil {
 		h = outer.hold
 	}
-	if key := (reentrancyKey{n.Key, o.Key}); h == nil && o.Key != "" {
+	if key := (reentrancyKey{w.name.Key, o.Key}); h == nil && o.Key != "" {
 		h = c.keyed[key]
 		w.key = key
 	}
@@ -38,7 +40,7 @@ func (c *Client) reenter(w *waiter, name string, o *AcquireOptions) (*Lease, err
 	}
 	more := !w.ask.noRenew && h.left() < w.ask.ttl/2 || w.ask.noRenew && h.left() < w.ask.ttl
 	h.ask.ttl = max(h.ask.ttl, w.ask.ttl)
-	l := h.addLease(w)
+	l := h.addLease(w, driver.Now())
 	c.mu.Unlock()
 	w.lease = l
 	if more {

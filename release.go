@@ -13,7 +13,7 @@ func (h *hold) release(ctx context.Context, l *Lease) error {
 	c := h.c
 	c.mu.Lock()
 	cause := l.ended("release")
-	endCtx := l.finish(ErrReleased)
+	l.finish(ErrReleased)
 	if h.ended || errors.Is(cause, ErrReleased) {
 		c.mu.Unlock()
 		if errors.Is(cause, ErrReleased) {
@@ -28,14 +28,14 @@ func (h *hold) release(ctx context.Context, l *Lease) error {
 	}
 	if !last || heir != nil {
 		c.mu.Unlock()
-		endCtx()
+		l.endContext()
 		c.tellReleased(l, nil)
 		if heir != nil {
 			c.tellAcquired(heir, EventHandedOver)
 		}
 		return cause
 	}
-	err := c.giveUp(ctx, h, endCtx)
+	err := c.giveUp(ctx, h, l)
 	c.tellReleased(l, err)
 	if err == nil {
 		err = cause
@@ -45,30 +45,33 @@ func (h *hold) release(ctx context.Context, l *Lease) error {
 
 // giveUp gives a hold back to the store. It is called with mu and returns
 // without.
-func (c *Client) giveUp(ctx context.Context, h *hold, endCtx func()) error {
+func (c *Client) giveUp(ctx context.Context, h *hold, l *Lease) error {
 	ln, asking := h.line, h.asking
-	keep := h.granted.Add(h.ask.minHold).Until()
 	end := driver.Instant(h.deadline.Load())
 	req := driver.ReleaseRequest{Ref: h.ref()}
 	h.retire()
-	if keep > 0 && h.ask.minHold > 0 {
+	if kept := h.granted.Add(h.ask.minHold); h.ask.minHold > 0 && kept.Until() > 0 {
 		if c.props.Bound == driver.ByConnection {
 			// The hold lives by our connection: we keep it for the rest.
-			c.later(&debt{req: req}, h.granted.Add(h.ask.minHold))
+			c.later(&debt{req: req}, kept)
 			ln.stir()
 			c.mu.Unlock()
-			endCtx()
+			l.endContext()
 			return nil
 		}
-		req.Keep = keep
+		req.Keep = kept.Until()
 	}
 	c.work.Add(1)
 	c.mu.Unlock()
 	defer c.work.Done()
-	endCtx()
+	l.endContext()
 
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseBudget)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
+	if asking != nil || !c.props.Local {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, releaseBudget)
+		defer cancel()
+	}
 	settled(ctx, asking)
 	released, err := c.sendRelease(ctx, &req)
 
@@ -120,11 +123,11 @@ func (c *Client) close() error {
 			ln.resolve(ln.first, nil, c.errorf("acquire", ln.name.Full, ErrClosed, nil))
 		}
 	}
-	ends := c.closeHolds()
+	ended := c.closeHolds()
 	c.mu.Unlock()
 	c.end()
-	for _, end := range ends {
-		end()
+	for _, l := range ended {
+		l.endContext()
 	}
 	c.work.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), max(0, lingers.Until())+releaseBudget)
@@ -151,11 +154,12 @@ func (c *Client) close() error {
 }
 
 // closeHolds ends all holds: their releases become debts; under mu. The
-// returned funcs end the leases' contexts.
-func (c *Client) closeHolds() (ends []func()) {
+// contexts of the returned leases are still to be ended.
+func (c *Client) closeHolds() (ended []*Lease) {
 	for _, h := range c.holds {
 		for _, l := range h.leases {
-			ends = append(ends, l.finish(c.errorf("hold", h.name.Full, ErrReleased, ErrClosed)))
+			l.finish(c.errorf("hold", h.name.Full, ErrReleased, ErrClosed))
+			ended = append(ended, l)
 		}
 		req := driver.ReleaseRequest{Ref: h.ref()}
 		due := driver.Now()
@@ -171,5 +175,5 @@ func (c *Client) closeHolds() (ends []func()) {
 			c.later(&debt{req: req}, due)
 		}
 	}
-	return ends
+	return ended
 }

@@ -13,7 +13,9 @@ import (
 // to nothing is never repeated under the same owner, so that a late answer or
 // message cannot be taken for one to the new attempt.
 type place struct {
-	ln    *line
+	c     *Client
+	ln    *line // nil if the attempt stands in no line
+	name  driver.Name
 	owner driver.Owner
 	ask   ask
 	label string
@@ -22,6 +24,7 @@ type place struct {
 	// answered Waiting (law G4).
 	sent  driver.Instant
 	alone bool // the attempt before blocked: see committer
+	req   driver.AcquireRequest
 
 	// In the queue; under client.mu.
 	news    chan news // one entry: what became of the place
@@ -35,26 +38,34 @@ type news struct {
 	grant driver.Grant
 }
 
-func (ln *line) newPlace(w *waiter) *place {
-	return &place{ln: ln, owner: newOwner(), ask: w.ask, label: w.label, news: make(chan news, 1)}
+// newPlace begins an attempt for a waiter, in its line or (nil) in none.
+func (c *Client) newPlace(w *waiter, ln *line) *place {
+	p := &w.firstPlace
+	if p.c != nil { // in use
+		p = new(place)
+	}
+	p.c, p.ln, p.name, p.owner, p.ask, p.label = c, ln, w.name, newOwner(), w.ask, w.label
+	return p
 }
 
 func (p *place) ref() driver.Ref {
-	return driver.Ref{Name: p.ln.name, Owner: p.owner, Mode: p.ask.mode}
+	return driver.Ref{Name: p.name, Owner: p.owner, Mode: p.ask.mode}
 }
 
 func (p *place) request(queue bool) *driver.AcquireRequest {
 	window := p.ask.window()
-	return &driver.AcquireRequest{
-		Name: p.ln.name, Owner: p.owner, Label: p.label, Mode: p.ask.mode, N: p.ask.n, Limit: p.ask.limit,
+	p.req = driver.AcquireRequest{
+		Name: p.name, Owner: p.owner, Label: p.label, Mode: p.ask.mode, N: p.ask.n, Limit: p.ask.limit,
 		TTL: window, Queue: queue, Unfair: p.ask.unfair, Claim: min(claimWindow, window),
 	}
+	return &p.req
 }
 
 // attempt sends one request for the place. Whatever it may have left behind
 // after an error is undone in the background.
 func (c *Client) attempt(ctx context.Context, p *place, queue bool) (driver.AcquireResult, error) {
 	if queue { // a message may overtake the answer
+		p.news = make(chan news, 1)
 		c.mu.Lock()
 		c.places[p.owner] = p
 		c.mu.Unlock()
@@ -80,7 +91,9 @@ func (c *Client) attempt(ctx context.Context, p *place, queue bool) (driver.Acqu
 func (c *Client) send(ctx context.Context, p *place, queue bool) (driver.AcquireResult, error) {
 	ctx, cancel := c.bounded(ctx, p.ask.ttl)
 	defer cancel()
-	p.sent = driver.Now()
+	if p.sent == 0 {
+		p.sent = driver.Now()
+	}
 	if c.acquires == nil {
 		return c.store.Acquire(ctx, p.request(queue))
 	}
@@ -143,7 +156,7 @@ func (ln *line) next() *place {
 		ln.tidy()
 		return nil
 	}
-	return ln.newPlace(ln.first)
+	return ln.c.newPlace(ln.first, ln)
 }
 
 // settle acts on the answer to an attempt. It returns the place if it waits in
@@ -279,24 +292,24 @@ func (ln *line) cancelUnwanted(ctx context.Context, cancel func(), a ask) {
 // nobody wants any more, goes back.
 func (ln *line) deliver(p *place, g driver.Grant) {
 	c := ln.c
-	deadline := trustGrant(p, g)
+	now, deadline := driver.Now(), trustGrant(p, g)
 	c.mu.Lock()
-	if c.closed || !ln.wants(p.ask) || deadline <= driver.Now() || g.Token >= 1<<55 {
+	if c.closed || !ln.wants(p.ask) || deadline <= now || g.Token >= 1<<55 {
 		c.mu.Unlock()
 		c.giveBack(p, g)
 		return
 	}
 	ln.reason, ln.cause, ln.queue = nil, nil, driver.Queue{}
-	h := c.newHold(ln, p, g, deadline)
+	h := c.newHold(ln, p, g, now, deadline)
 	served := []*waiter{ln.first}
 	h.label = ln.first.label
 	h.relabel = h.label != p.label
-	ln.resolve(ln.first, h.addLease(ln.first), nil)
-	served = append(served, h.shareWithKin()...)
+	ln.resolve(ln.first, h.addLease(ln.first, now), nil)
+	served = append(served, h.shareWithKin(now)...)
 	for p.ask.mode == Shared && ln.wants(p.ask) && h.seq < turnHandOvers {
 		h.seq++
 		served = append(served, ln.first)
-		ln.resolve(ln.first, h.addLease(ln.first), nil)
+		ln.resolve(ln.first, h.addLease(ln.first, now), nil)
 	}
 	h.beginTurn()
 	c.mu.Unlock()

@@ -130,11 +130,12 @@ func (c *Client) prepare(ctx context.Context, name string, o *AcquireOptions) (*
 	w.name, w.label = c.storeName(name), cmp.Or(o.Label, c.label)
 	w.ask = ask{
 		mode: cmp.Or(o.Mode, Exclusive), n: o.Permits, limit: o.Limit,
-		ttl: cmp.Or(o.TTL, c.opts.TTL), minHold: o.MinHold, maxHold: o.MaxHold, noRenew: o.NoRenew, unfair: o.Unfair,
+		ttl: max(cmp.Or(o.TTL, c.opts.TTL), c.props.MinTTL), minHold: o.MinHold, maxHold: o.MaxHold, noRenew: o.NoRenew, unfair: o.Unfair,
 	}
 	if o.Permits > 0 {
 		w.ask.mode = Permits
 	}
+	w.ask.window = c.window(w.ask)
 	if err := c.able(name, w.ask); err != nil {
 		return w, o, err
 	}
@@ -153,10 +154,25 @@ func (c *Client) able(name string, a ask) error {
 		return c.errorf("acquire", name, ErrUnsupported, textError("shared locks"))
 	case a.mode == Permits && !c.props.Permits:
 		return c.errorf("acquire", name, ErrUnsupported, textError("semaphores"))
-	case c.props.MaxTTL > 0 && c.props.Bound == driver.ByLease && a.window() > c.props.MaxTTL, c.props.MaxTTL > 0 && a.ttl > c.props.MaxTTL:
+	case c.tooLong(a.ttl) || c.tooLong(a.window):
 		return c.errorf("acquire", name, ErrInvalid, textError("ttl or min hold: this store takes at most "+c.props.MaxTTL.String()))
 	}
 	return nil
+}
+
+func (c *Client) tooLong(ttl time.Duration) bool { return c.props.MaxTTL > 0 && ttl > c.props.MaxTTL }
+
+// window is how long the store is asked to keep a grant. With MinHold a crash
+// must keep it so long too, where that is possible.
+func (c *Client) window(a ask) time.Duration {
+	window := a.ttl
+	if c.props.Bound == driver.ByLease {
+		window = max(window, a.minHold)
+	}
+	if a.maxHold > 0 {
+		window = min(window, a.maxHold)
+	}
+	return max(window, c.props.MinTTL)
 }
 
 // askInline makes the line's first attempt on the caller's goroutine: an
@@ -170,6 +186,9 @@ func (ln *line) askInline(w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ln.serving = false
+	if w.ctx.Err() != nil {
+		ln.remove(w) // he is leaving: nothing more is tried for him (law W1)
+	}
 	switch {
 	case p == nil:
 		ln.stir()
@@ -190,6 +209,9 @@ func (c *Client) try(w *waiter, name string) (*Lease, error) {
 		return nil, err
 	}
 	defer done()
+	if c.overtakes(w) {
+		return nil, c.errorf("acquire", name, ErrHeld, textError("others of this process wait for it"))
+	}
 	p := c.newPlace(w, nil)
 	p.sent = w.start
 	res, err := c.attempt(w.ctx, p, false)
@@ -200,27 +222,42 @@ func (c *Client) try(w *waiter, name string) (*Lease, error) {
 		return nil, c.errorf("acquire", name, kindError(c.store.Classify(err)), err)
 	case res.Status != driver.Granted:
 		e := c.errorf("acquire", name, ErrHeld, nil)
-		e.Holder = newHolder(res.Queue.Holder)
+		e.Holder = c.newHolder(res.Queue.Holder)
 		return nil, e
 	}
 	return c.take(w, p, res.Grant)
 }
 
+// overtakes tells whether an attempt would pass those who wait in this process,
+// on stores that keep no queue which would see to that.
+func (c *Client) overtakes(w *waiter) bool {
+	if c.queuer != nil || w.ask.unfair {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ln := c.lines[w.name.Key]
+	return ln != nil && ln.first != nil
+}
+
 // take turns the grant of a single attempt into a lease.
 func (c *Client) take(w *waiter, p *place, g driver.Grant) (*Lease, error) {
-	now, deadline := driver.Now(), trustGrant(p, g)
+	now := driver.Now()
+	deadline, err := c.trust(p, g, now)
 	c.mu.Lock()
-	if bad := c.closed || w.ctx.Err() != nil || deadline <= now || g.Token >= 1<<55; bad {
-		closed := c.closed
+	delete(c.places, p.owner)
+	switch {
+	case c.closed:
+		err = ErrClosed
+	case w.ctx.Err() != nil:
+		err = w.ctx.Err()
+	case err == nil && p.lost:
+		err = errLateGrant
+	}
+	if err != nil {
 		c.mu.Unlock()
 		c.giveBack(p, g)
-		switch {
-		case closed:
-			return nil, c.errorf("acquire", w.name.Full, ErrClosed, nil)
-		case w.ctx.Err() != nil:
-			return nil, c.waitError(w.name.Full, w.ctx.Err(), nil, nil, nil)
-		}
-		return nil, c.errorf("acquire", w.name.Full, ErrUnavailable, textError("the grant came too late to be trusted, and was given back"))
+		return nil, c.grantError(w.name.Full, err)
 	}
 	h := c.newHold(c.line(p.name), p, g, now, deadline)
 	w.lease = h.addLease(w, now)

@@ -31,8 +31,10 @@ type Client struct {
 	inspector driver.Inspector // these three nil where the store cannot
 	lister    driver.Lister
 	breaker   driver.Breaker
-	shard     func(driver.Name) int
+	detacher  driver.Detacher
+	shard     func(driver.Ref) int
 	maxBatch  int
+	signals   bool                                                     // the store speaks up by itself
 	acquires  *committer[*driver.AcquireRequest, driver.AcquireAnswer] // nil where the store
 	releases  *committer[*driver.ReleaseRequest, driver.ReleaseAnswer] // carries no batches
 
@@ -40,8 +42,7 @@ type Client struct {
 	label string
 	log   *slog.Logger
 
-	// life ends in Close: the parent of what is asked on nobody's behalf but
-	// the client's.
+	// life ends in Close: the parent of all waiting on behalf of the client.
 	life context.Context
 	end  context.CancelFunc
 	// Calls of users and what serves them; added to under mu, not after closed.
@@ -58,13 +59,14 @@ type Client struct {
 	closed  bool // no new work
 	stopped bool // no new keeping
 
-	lines   map[string]*line        // by key; those with a hold or a waiter
-	places  map[driver.Owner]*place // that signals may concern
-	holds   map[driver.Owner]*hold  // live, by owner
-	keyed   map[reentrancyKey]*hold // by reentrancy key
-	debts   map[*debt]struct{}      // releases that the store still has to answer
-	arrived uint64                  // number of the latest waiter
-	keeper  keeper
+	lines     map[string]*line        // by key; those with a hold or a waiter
+	places    map[driver.Owner]*place // on their way or waiting; signals may concern them
+	holds     map[driver.Owner]*hold  // live, by owner
+	keyed     map[reentrancyKey]*hold // by reentrancy key
+	debts     map[*debt]struct{}      // releases that the store still has to answer
+	arrived   uint64                  // number of the latest waiter
+	lingering int                     // holds that MinHold keeps: see hold.linger
+	keeper    keeper
 }
 
 // New makes a client of a store and takes the store over: Close closes it. On
@@ -93,6 +95,7 @@ func New(store driver.Store, opts *Options) (*Client, error) {
 	c.life, c.end = context.WithCancel(context.Background())
 	c.keeper.init(c)
 	if s, ok := store.(driver.Signaler); ok {
+		c.signals = true
 		s.Listen(c.signal)
 	}
 	return c, nil
@@ -142,12 +145,24 @@ func openKind(ctx context.Context, err error) error {
 }
 
 func (c *Client) findAbilities() {
-	c.queuer, _ = c.store.(driver.Queuer)
-	c.blocker, _ = c.store.(driver.Blocker)
-	c.inspector, _ = c.store.(driver.Inspector)
-	c.lister, _ = c.store.(driver.Lister)
-	c.breaker, _ = c.store.(driver.Breaker)
-	c.shard = func(driver.Name) int { return 0 }
+	switch c.props.Wait {
+	case driver.ByPlaces:
+		c.queuer, _ = c.store.(driver.Queuer)
+	case driver.ByParking:
+		c.blocker, _ = c.store.(driver.Blocker)
+	case driver.ByPolling:
+	}
+	if c.props.Inspect {
+		c.inspector, _ = c.store.(driver.Inspector)
+	}
+	if c.props.List {
+		c.lister, _ = c.store.(driver.Lister)
+	}
+	if c.props.Break {
+		c.breaker, _ = c.store.(driver.Breaker)
+	}
+	c.detacher, _ = c.store.(driver.Detacher)
+	c.shard = func(driver.Ref) int { return 0 }
 	if s, ok := c.store.(driver.Sharder); ok {
 		c.shard = s.Shard
 	}
@@ -207,9 +222,7 @@ func (c *Client) bounded(ctx context.Context, ttl time.Duration) (context.Contex
 	if c.props.Local {
 		return ctx, func() {}
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.requestTimeout(ttl))
-	stop := context.AfterFunc(c.life, cancel)
-	return ctx, func() { stop(); cancel() }
+	return context.WithTimeout(ctx, c.requestTimeout(ttl))
 }
 
 func (c *Client) requestTimeout(ttl time.Duration) time.Duration {

@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,21 +12,29 @@ import (
 // committer lets the calls that many goroutines make in the same moment travel
 // together (group commit): whatever queued while others were away leaves as
 // one batch. Nothing waits to fill a batch: a call that finds a free flight
-// goes at once.
+// goes at once. Shards do not wait for each other.
 type committer[Q, A any] struct {
 	c    *Client
 	send func(ctx context.Context, reqs []Q) []A
-	name func(Q) driver.Name
-	ttl  func(Q) time.Duration
+	ref  func(Q) driver.Ref
 	err  func(A) error
+	fail func(error) A
+	// timeout of one exchange with these requests.
+	timeout func(reqs []Q) time.Duration
 
-	mu     sync.Mutex
+	mu    sync.Mutex
+	lanes map[int]*lane[Q, A]
+	wg    sync.WaitGroup // batches in flight
+}
+
+// lane is what goes to one shard; it exists while something does.
+type lane[Q, A any] struct {
 	queue  []*call[Q, A]
 	flying int
 }
 
-// flights is how many batches may be on their way at once, so that one blocked
-// request does not stall all.
+// flights is how many batches may be on their way to a shard at once, so that
+// one blocked request does not stall all.
 const flights = 4
 
 type call[Q, A any] struct {
@@ -35,84 +44,112 @@ type call[Q, A any] struct {
 	done   chan struct{}
 }
 
-// do sends a request, with whatever else is waiting if all flights are taken,
-// and returns its answer, or ctx's error if that ends first; the request may
-// then still be applied. A request that blocked once is sent alone.
+// do sends a request, with whatever else is waiting if all flights are taken.
+// A request that blocked once is sent alone. If ctx ends while the request
+// still waits for a flight it is not sent (Canceled); later, it may still be
+// applied (Indeterminate).
 func (g *committer[Q, A]) do(ctx context.Context, req Q, alone bool) (A, error) {
+	shard := g.c.shard(g.ref(req))
 	g.mu.Lock()
-	if g.flying < flights && len(g.queue) == 0 {
-		g.flying++
+	l := g.lanes[shard]
+	if l == nil {
+		l = &lane[Q, A]{}
+		g.lanes[shard] = l
+	}
+	if l.flying < flights && len(l.queue) == 0 {
+		l.flying++
 		g.mu.Unlock()
-		defer g.land()
+		defer g.land(shard, l)
+		ctx, cancel := context.WithTimeout(ctx, g.timeout([]Q{req}))
+		defer cancel()
 		return g.send(ctx, []Q{req})[0], nil
 	}
 	call := &call[Q, A]{req: req, alone: alone, done: make(chan struct{})}
-	g.queue = append(g.queue, call)
+	l.queue = append(l.queue, call)
 	g.mu.Unlock()
 	select {
 	case <-call.done:
 		return call.answer, nil
 	case <-ctx.Done():
-		var none A
-		return none, ctx.Err()
+		return g.giveUp(l, call, ctx.Err())
 	}
 }
 
-// land ends a flight, or sends it off again with those who wait. It is called
-// by goroutines that Close waits for.
-func (g *committer[Q, A]) land() {
+// giveUp takes a call out of the queue whose caller is gone.
+func (g *committer[Q, A]) giveUp(l *lane[Q, A], call *call[Q, A], why error) (none A, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.queue) > 0 {
-		g.c.work.Go(g.fly)
-	} else {
-		g.flying--
+	kind := driver.Indeterminate
+	if i := slices.Index(l.queue, call); i >= 0 {
+		l.queue = slices.Delete(l.queue, i, i+1)
+		kind = driver.Canceled
+	}
+	return none, &driver.Failure{Kind: kind, Err: why}
+}
+
+// land ends a flight, or sends it off again with those who wait.
+func (g *committer[Q, A]) land(shard int, l *lane[Q, A]) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(l.queue) > 0 {
+		g.wg.Go(func() { g.fly(shard, l) })
+		return
+	}
+	if l.flying--; l.flying == 0 {
+		delete(g.lanes, shard)
 	}
 }
 
-// fly sends batches until nobody waits.
-func (g *committer[Q, A]) fly() {
+// fly sends one batch after the other until nobody waits.
+func (g *committer[Q, A]) fly(shard int, l *lane[Q, A]) {
 	for {
 		g.mu.Lock()
-		batch := g.take()
+		batch := g.take(l)
+		g.mu.Unlock()
 		if len(batch) == 0 {
-			g.flying--
-			g.mu.Unlock()
+			g.land(shard, l)
 			return
 		}
-		g.mu.Unlock()
-		g.exchange(batch)
+		ctx, cancel := context.WithTimeout(context.Background(), g.timeout(requests(batch)))
+		g.exchange(ctx, batch)
+		cancel()
 	}
 }
 
-// take removes the next batch from the queue: requests of one shard and
-// different names.
-func (g *committer[Q, A]) take() []*call[Q, A] {
-	var batch, rest []*call[Q, A]
+// take removes the next batch from the queue: requests of different names. What
+// stays is not overtaken by a later one of its name.
+func (g *committer[Q, A]) take(l *lane[Q, A]) (batch []*call[Q, A]) {
+	var rest []*call[Q, A]
 	names := map[string]bool{}
-	for _, call := range g.queue {
-		n := g.name(call.req)
-		fits := len(batch) == 0 || !call.alone && !batch[0].alone && len(batch) < g.c.maxBatch &&
-			!names[n.Key] && g.c.shard(n) == g.c.shard(g.name(batch[0].req))
-		if !fits {
+	for _, call := range l.queue {
+		key := g.ref(call.req).Name.Key
+		if len(batch) == 0 || !call.alone && !batch[0].alone && len(batch) < g.c.maxBatch && !names[key] {
+			batch = append(batch, call)
+		} else {
 			rest = append(rest, call)
-			names[n.Key] = true // what waits is not overtaken by a later one of its name
-			continue
 		}
-		batch = append(batch, call)
-		names[n.Key] = true
+		names[key] = true
 	}
-	g.queue = rest
+	l.queue = rest
 	return batch
 }
 
 // exchange sends a batch and hands out the answers. One that was surely
-// refused as a whole is sent again in halves, to find who spoils it.
-func (g *committer[Q, A]) exchange(batch []*call[Q, A]) {
-	answers := g.ask(batch)
-	if len(batch) > 1 && g.refused(answers) {
-		g.exchange(batch[:len(batch)/2])
-		g.exchange(batch[len(batch)/2:])
+// refused as a whole is sent again in halves, to find who spoils it, within the
+// same time.
+func (g *committer[Q, A]) exchange(ctx context.Context, batch []*call[Q, A]) {
+	var answers []A
+	if err := ctx.Err(); err == nil {
+		answers = g.send(ctx, requests(batch))
+	} else {
+		answers = make([]A, len(batch))
+		for i := range answers {
+			answers[i] = g.fail(&driver.Failure{Kind: driver.Unavailable, Err: err})
+		}
+	}
+	if len(batch) > 1 && ctx.Err() == nil && g.refused(answers) {
+		g.exchange(ctx, batch[:len(batch)/2])
+		g.exchange(ctx, batch[len(batch)/2:])
 		return
 	}
 	for i, call := range batch {
@@ -121,18 +158,16 @@ func (g *committer[Q, A]) exchange(batch []*call[Q, A]) {
 	}
 }
 
-func (g *committer[Q, A]) ask(batch []*call[Q, A]) []A {
-	reqs, ttl := make([]Q, len(batch)), MaxTTL
+func requests[Q, A any](batch []*call[Q, A]) []Q {
+	reqs := make([]Q, len(batch))
 	for i, call := range batch {
-		reqs[i], ttl = call.req, min(ttl, g.ttl(call.req))
+		reqs[i] = call.req
 	}
-	ctx, cancel := g.c.bounded(context.WithoutCancel(g.c.life), ttl)
-	defer cancel()
-	return g.send(ctx, reqs)
+	return reqs
 }
 
-// refused tells whether no request of the batch was applied for a reason that
-// is not the request's own.
+// refused tells whether no request of the batch was applied, for a reason that
+// need not be the request's own.
 func (g *committer[Q, A]) refused(answers []A) bool {
 	for _, a := range answers {
 		err := g.err(a)
@@ -148,18 +183,28 @@ func (g *committer[Q, A]) refused(answers []A) bool {
 
 func newAcquireCommitter(c *Client, b driver.Batcher) *committer[*driver.AcquireRequest, driver.AcquireAnswer] {
 	return &committer[*driver.AcquireRequest, driver.AcquireAnswer]{
-		c: c, send: b.AcquireMany,
-		name: func(r *driver.AcquireRequest) driver.Name { return r.Name },
-		ttl:  func(r *driver.AcquireRequest) time.Duration { return r.TTL },
+		c: c, send: b.AcquireMany, lanes: map[int]*lane[*driver.AcquireRequest, driver.AcquireAnswer]{},
+		ref: func(r *driver.AcquireRequest) driver.Ref {
+			return driver.Ref{Name: r.Name, Owner: r.Owner, Mode: r.Mode}
+		},
 		err:  func(a driver.AcquireAnswer) error { return a.Err },
+		fail: func(err error) driver.AcquireAnswer { return driver.AcquireAnswer{Err: err} },
+		timeout: func(reqs []*driver.AcquireRequest) time.Duration {
+			ttl := MaxTTL
+			for _, r := range reqs {
+				ttl = min(ttl, r.TTL)
+			}
+			return c.requestTimeout(ttl)
+		},
 	}
 }
 
 func newReleaseCommitter(c *Client, b driver.Batcher) *committer[*driver.ReleaseRequest, driver.ReleaseAnswer] {
 	return &committer[*driver.ReleaseRequest, driver.ReleaseAnswer]{
-		c: c, send: b.ReleaseMany,
-		name: func(r *driver.ReleaseRequest) driver.Name { return r.Name },
-		ttl:  func(*driver.ReleaseRequest) time.Duration { return releaseBudget },
-		err:  func(a driver.ReleaseAnswer) error { return a.Err },
+		c: c, send: b.ReleaseMany, lanes: map[int]*lane[*driver.ReleaseRequest, driver.ReleaseAnswer]{},
+		ref:     func(r *driver.ReleaseRequest) driver.Ref { return r.Ref },
+		err:     func(a driver.ReleaseAnswer) error { return a.Err },
+		fail:    func(err error) driver.ReleaseAnswer { return driver.ReleaseAnswer{Err: err} },
+		timeout: func([]*driver.ReleaseRequest) time.Duration { return maxRequestTimeout },
 	}
 }

@@ -1,10 +1,11 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ type debt struct {
 func (c *Client) abandon(p *place, unknown bool) {
 	d := &debt{req: driver.ReleaseRequest{Ref: p.ref(), Abandon: true}}
 	if unknown && !c.props.Local {
-		d.repeat = p.ask.window()
+		d.repeat = cmp.Or(c.props.Settle, p.ask.window)
 	}
 	c.mu.Lock()
 	delete(c.places, p.owner)
@@ -54,13 +55,6 @@ func (c *Client) giveBack(p *place, g driver.Grant) {
 func (c *Client) owe(d *debt) {
 	c.debts[d] = struct{}{}
 	d.alarm.debt, d.alarm.at = d, driver.Now()
-	c.keeper.set(&d.alarm)
-}
-
-// later enters a debt that is due at a time; under mu.
-func (c *Client) later(d *debt, at driver.Instant) {
-	c.debts[d] = struct{}{}
-	d.alarm.debt, d.alarm.at = d, at
 	c.keeper.set(&d.alarm)
 }
 
@@ -85,7 +79,8 @@ func (c *Client) pay(d *debt) {
 	if done || d.until != 0 && now >= d.until || c.stopped {
 		delete(c.debts, d)
 	} else {
-		c.later(d, now.Add(d.pause()))
+		d.alarm.at = now.Add(d.pause())
+		c.keeper.set(&d.alarm)
 	}
 	c.mu.Unlock()
 	if d.req.Abandon && (done || err != nil && d.tries == 1) {
@@ -106,30 +101,33 @@ func (c *Client) sendRelease(ctx context.Context, req *driver.ReleaseRequest) (b
 	}
 	answer, err := c.releases.do(ctx, req, false)
 	if err != nil {
-		return false, &driver.Failure{Kind: driver.Indeterminate, Err: err}
+		return false, err
 	}
 	return answer.Released, answer.Err
 }
 
-// settleDebts waits until the store has answered all debts, or ctx ends; then
-// it says what may remain.
-func (c *Client) settleDebts(ctx context.Context) error {
-	for {
+// settleDebts waits until no hold lingers and the store has answered all debts.
+// The store has 5 s for that; then it says what may remain.
+func (c *Client) settleDebts() error {
+	end := driver.Now().Add(releaseBudget)
+	for ctx := context.Background(); ; c.sleep(ctx, 2*time.Millisecond) {
 		c.mu.Lock()
+		lingering := c.lingering
 		var open []string
 		for d := range c.debts {
 			if d.answered == 0 {
-				open = append(open, fmt.Sprintf("%q", d.req.Name.Full))
+				open = append(open, strconv.Quote(d.req.Name.Full))
 			}
 		}
 		c.mu.Unlock()
-		if len(open) == 0 {
+		switch now := driver.Now(); {
+		case lingering > 0:
+			end = now.Add(releaseBudget)
+		case len(open) == 0:
 			return nil
-		}
-		if ctx.Err() != nil {
+		case now >= end:
 			slices.Sort(open)
 			return errors.New("the store did not answer: may remain until it expires: " + strings.Join(slices.Compact(open), ", "))
 		}
-		c.sleep(ctx, 2*time.Millisecond)
 	}
 }

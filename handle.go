@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -57,6 +58,15 @@ func (l *Lease) Handle() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxRequestTimeout)
 	defer cancel()
 	settled(ctx, asking)
+	if c.detacher != nil {
+		res := c.detacher.Detach(ctx, driver.RenewRequest{Ref: h.ref(), TTL: h.ask.ttl})
+		if res.Err != nil || res.Status != driver.Renewed {
+			c.mu.Lock()
+			c.owe(&debt{req: driver.ReleaseRequest{Ref: h.ref()}, until: driver.Now().Add(h.ask.window)})
+			c.mu.Unlock()
+			return "", l.errorf("handle", ErrLost, res.Err)
+		}
+	}
 	text, err := json.Marshal(handle{
 		Name: h.name.Full, Prefix: h.name.Prefix, Mode: h.ask.mode.String(), N: h.ask.n, Limit: h.ask.limit,
 		Owner: l.Owner(), Token: l.token, TTL: h.ask.ttl.Milliseconds(),
@@ -86,7 +96,7 @@ func (c *Client) Adopt(ctx context.Context, text string) (*Lease, error) {
 	}
 	defer done()
 	ref := p.ref()
-	ref.Token = token >> 8
+	ref.Token = c.storeToken(token)
 	rctx, cancel := c.bounded(ctx, p.ask.ttl)
 	defer cancel()
 	p.sent = driver.Now()
@@ -103,7 +113,7 @@ func (c *Client) Adopt(ctx context.Context, text string) (*Lease, error) {
 }
 
 func (c *Client) adopted(ctx context.Context, p *place, token uint64, res driver.RenewResult) (*Lease, error) {
-	deadline := trustUntil(p.sent, res.Window)
+	deadline := trustUntil(cmp.Or(res.Sent, p.sent), res.Window)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -115,8 +125,10 @@ func (c *Client) adopted(ctx context.Context, p *place, token uint64, res driver
 	if deadline <= driver.Now() {
 		return nil, c.errorf("adopt", p.name.Full, ErrLost, textError("the answer came too late"))
 	}
-	h := c.newHold(c.line(p.name), p, driver.Grant{Token: token >> 8, Window: res.Window}, driver.Now(), deadline)
-	h.seq = uint8(token) //nolint:gosec // the low byte is the local sequence
+	h := c.newHold(c.line(p.name), p, driver.Grant{Token: c.storeToken(token), Window: res.Window}, driver.Now(), deadline)
+	if !c.props.FinalTokens {
+		h.seq = uint8(token) //nolint:gosec // the low byte is the local sequence
+	}
 	return h.addLease(&waiter{ask: p.ask, ctx: ctx}, h.granted), nil
 }
 
@@ -140,8 +152,11 @@ func (c *Client) parseHandle(text string) (*place, uint64, error) {
 	if err := errors.Join(validName(h.Name), validTTL("ttl", ttl)); err != nil {
 		return nil, 0, err
 	}
+	if c.tooLong(ttl) {
+		return nil, 0, errors.New("ttl is over what the store takes")
+	}
 	copy(p.owner[:], owner)
 	p.name = c.storeName(h.Name)
-	p.ask = ask{mode: mode, n: h.N, limit: h.Limit, ttl: ttl}
+	p.ask = ask{mode: mode, n: h.N, limit: h.Limit, ttl: ttl, window: ttl}
 	return p, h.Token, nil
 }

@@ -14,7 +14,7 @@ import (
 
 // beginTurn notes who may get the fresh hold handed over; under mu.
 func (h *hold) beginTurn() {
-	if h.c.opts.NoLocalHandOver || !h.ask.handsOver() || h.line.first == nil {
+	if h.c.opts.NoLocalHandOver || h.c.props.FinalTokens || !h.ask.handsOver() || h.line.first == nil {
 		return
 	}
 	h.turnLast = h.line.last.num

@@ -3,7 +3,6 @@ package holdfast
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -37,9 +36,11 @@ type hold struct {
 	renewAt driver.Instant
 	// unclaimed: the store keeps the hold only for a claim window yet.
 	unclaimed bool
-	asking    chan struct{} // open while a renewal is on its way
-	batchCap  int           // after a late batch: the largest one to travel in
-	relabel   bool          // the record names a former lease
+	// lingerUntil: all leases have ended, but MinHold keeps the name so long.
+	lingerUntil driver.Instant
+	asking      chan struct{} // open while a renewal is on its way
+	batchCap    int           // after a late batch: the largest one to travel in
+	relabel     bool          // the record names a former lease
 
 	// Storage of the first lease, of the many holds that never have another.
 	firstLease Lease
@@ -57,7 +58,7 @@ func (h *hold) ref() driver.Ref {
 func (c *Client) newHold(ln *line, at *place, g driver.Grant, now, deadline driver.Instant) *hold {
 	h := &hold{
 		c: c, line: ln, name: at.name, owner: at.owner, token: g.Token, ask: at.ask, label: at.label,
-		granted: now, window: g.Window, unclaimed: g.Window > 0 && g.Window < at.ask.window(),
+		granted: now, window: g.Window, unclaimed: at.late,
 	}
 	h.setDeadline(deadline)
 	h.leases = h.firstSlot[:0]
@@ -84,6 +85,9 @@ func (h *hold) left() time.Duration { return driver.Instant(h.deadline.Load()).U
 // of many leases fall together and travel in few batches.
 func (h *hold) nextAlarm() driver.Instant {
 	deadline := driver.Instant(h.deadline.Load())
+	if h.lingerUntil != 0 {
+		deadline = min(deadline, h.lingerUntil)
+	}
 	if h.asking != nil || h.revoked != nil || !h.wantsRenewal() {
 		return deadline
 	}
@@ -94,7 +98,7 @@ func (h *hold) nextAlarm() driver.Instant {
 // wantsRenewal tells whether the keeper asks the store about the hold. Even a
 // hold without an end of its own is asked about, to learn of a break.
 func (h *hold) wantsRenewal() bool {
-	if h.window == 0 || h.unclaimed {
+	if h.window == 0 || h.unclaimed || h.lingerUntil != 0 {
 		return true
 	}
 	for _, l := range h.leases {
@@ -102,7 +106,7 @@ func (h *hold) wantsRenewal() bool {
 			return h.renewTTL() > 0
 		}
 	}
-	return h.relabel
+	return false
 }
 
 // renewTTL is what the next renewal asks for: no more than MaxHold leaves, 0 if
@@ -174,8 +178,11 @@ func (c *Client) lose(h *hold, why string) func() {
 	if h.revoked != nil {
 		kind = ErrBroken
 	}
-	err := c.errorf("hold", h.name.Full, kind, fmt.Errorf("%s", why))
+	err := c.errorf("hold", h.name.Full, kind, textError(why))
 	leases, left := h.leases, h.left()
+	if h.lingerUntil != 0 {
+		c.lingering--
+	}
 	h.retire()
 	h.line.stir()
 	return endLeases(leases, err, func(l *Lease, first bool) {
@@ -192,7 +199,11 @@ func (c *Client) revoke(h *hold, reason string) func() {
 	if h.ended || h.revoked != nil {
 		return func() {}
 	}
-	h.revoked = c.errorf("hold", h.name.Full, ErrBroken, fmt.Errorf("%s", reason))
+	if h.lingerUntil != 0 { // nobody is left to be told
+		c.endLinger(h)
+		return func() {}
+	}
+	h.revoked = c.errorf("hold", h.name.Full, ErrBroken, textError(reason))
 	c.keeper.schedule(h)
 	return endLeases(h.leases, h.revoked, func(l *Lease, first bool) {
 		if first {
@@ -300,7 +311,7 @@ func (c *Client) renewed(h *hold, sent driver.Instant, res driver.RenewResult, e
 	case res.Status == driver.Broken:
 		return c.revoke(h, res.Reason)
 	case extends:
-		h.extend(sent, res.Window)
+		h.extend(cmp.Or(res.Sent, sent), res.Window)
 		c.keeper.schedule(h)
 	}
 	return func() {}
@@ -315,8 +326,28 @@ func (c *Client) expire(h *hold) func() {
 	} else if h.ask.noRenew {
 		why = "its time is over"
 	}
-	ref, ttl := h.ref(), h.ask.ttl
+	now, req := driver.Now(), driver.ReleaseRequest{Ref: h.ref()}
+	if kept := h.granted.Add(h.ask.minHold); c.props.Bound == driver.ByLease && kept > now {
+		req.Keep = kept.Sub(now)
+	}
 	after := c.lose(h, why)
-	c.owe(&debt{req: driver.ReleaseRequest{Ref: ref}, until: driver.Now().Add(ttl)})
+	c.owe(&debt{req: req, until: now.Add(h.ask.window)})
 	return after
+}
+
+// linger keeps a hold without leases until MinHold is over, on a store where it
+// lives by our connection; under mu.
+func (c *Client) linger(h *hold, until driver.Instant) {
+	h.lingerUntil = until
+	h.leases = nil
+	c.lingering++
+	c.keeper.schedule(h)
+}
+
+func (c *Client) endLinger(h *hold) {
+	c.lingering--
+	req := driver.ReleaseRequest{Ref: h.ref()}
+	h.retire()
+	h.line.stir()
+	c.owe(&debt{req: req})
 }

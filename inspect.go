@@ -93,12 +93,14 @@ func (c *Client) Inspect(ctx context.Context, name string) (Record, error) {
 		return Record{}, err
 	}
 	defer done()
+	ctx, cancel := c.bounded(ctx, MaxTTL)
+	defer cancel()
 	r, err := c.inspector.Inspect(ctx, c.storeName(name))
 	if err != nil {
 		return Record{}, c.failure(ctx, "inspect", name, err)
 	}
 	r.Name = name
-	return newRecord(r), nil
+	return c.newRecord(r), nil
 }
 
 // List yields the records of the names that begin with prefix and are held or
@@ -107,26 +109,41 @@ func (c *Client) Inspect(ctx context.Context, name string) (Record, error) {
 // store cannot list.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		if c.lister == nil {
-			yield(Record{}, c.errorf("list", "", ErrUnsupported, nil))
-			return
+		records, err := c.list(ctx, prefix)
+		for _, r := range records {
+			if !yield(r, nil) {
+				return
+			}
 		}
-		done, err := c.enter("list", "")
 		if err != nil {
 			yield(Record{}, err)
-			return
-		}
-		defer done()
-		for r, err := range c.lister.List(ctx, c.opts.Prefix) {
-			if err != nil {
-				yield(Record{}, c.failure(ctx, "list", "", err))
-				return
-			}
-			if strings.HasPrefix(r.Name, prefix) && !yield(newRecord(r), nil) {
-				return
-			}
 		}
 	}
+}
+
+// list collects the records, so that nothing of the user's runs while Close
+// waits for us.
+func (c *Client) list(ctx context.Context, prefix string) (records []Record, err error) {
+	if c.lister == nil {
+		return nil, c.errorf("list", "", ErrUnsupported, nil)
+	}
+	done, err := c.enter("list", "")
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	for r, err := range c.lister.List(ctx, c.opts.Prefix) {
+		if err != nil {
+			return records, c.failure(ctx, "list", "", err)
+		}
+		if strings.HasPrefix(r.Name, prefix) {
+			records = append(records, c.newRecord(r))
+		}
+	}
+	return records, nil
 }
 
 // BreakOptions say which hold of a name is to be broken, and why.
@@ -149,7 +166,7 @@ type BreakOptions struct {
 // nobody holds the name, ErrConflict if the present holder is another,
 // ErrInvalid, ErrUnsupported.
 func (c *Client) Break(ctx context.Context, name string, o BreakOptions) error {
-	req := &driver.BreakRequest{Name: c.storeName(name), Token: o.Token >> 8, Force: o.Force, Reason: o.Reason}
+	req := &driver.BreakRequest{Name: c.storeName(name), Token: c.storeToken(o.Token), Force: o.Force, Reason: o.Reason}
 	if o.By != "" {
 		req.Reason += " (by " + o.By + ")"
 	}
@@ -172,6 +189,8 @@ func (c *Client) Break(ctx context.Context, name string, o BreakOptions) error {
 	}
 	defer done()
 	copy(req.Owner[:], owner)
+	ctx, cancel := c.bounded(ctx, MaxTTL)
+	defer cancel()
 	status, err := c.breaker.Break(ctx, req)
 	switch {
 	case err != nil:
@@ -184,10 +203,10 @@ func (c *Client) Break(ctx context.Context, name string, o BreakOptions) error {
 	return nil
 }
 
-func newRecord(r driver.Record) Record {
+func (c *Client) newRecord(r driver.Record) Record {
 	out := Record{Name: r.Name, Mode: r.Mode, Limit: r.Limit}
 	for i := range r.Holders {
-		out.Holders = append(out.Holders, *newHolder(&r.Holders[i]))
+		out.Holders = append(out.Holders, *c.newHolder(&r.Holders[i]))
 	}
 	for _, w := range r.Waiters {
 		out.Waiters = append(out.Waiters, Waiter{Owner: hex.EncodeToString(w.Owner[:]), Label: w.Label, Mode: w.Mode, Permits: w.Permits, Waited: w.Waited})
@@ -195,12 +214,12 @@ func newRecord(r driver.Record) Record {
 	return out
 }
 
-func newHolder(h *driver.Holder) *Holder {
+func (c *Client) newHolder(h *driver.Holder) *Holder {
 	if h == nil {
 		return nil
 	}
 	return &Holder{
-		Owner: hex.EncodeToString(h.Owner[:]), Label: h.Label, Token: h.Token << 8, Mode: h.Mode,
+		Owner: hex.EncodeToString(h.Owner[:]), Label: h.Label, Token: c.fullToken(h.Token, 0), Mode: h.Mode,
 		Permits: h.Permits, Held: h.Held, Left: h.Left, Broken: h.Broken,
 	}
 }

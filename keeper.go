@@ -89,10 +89,10 @@ func (k *keeper) ring() {
 		k.timer.Reset(max(0, k.next.Until()))
 	}
 	c.mu.Unlock()
+	d.send(c)
 	for _, after := range d.after {
 		after()
 	}
-	d.send(c)
 }
 
 // due is what one ring found to do, by shard.
@@ -112,8 +112,7 @@ func (k *keeper) collect(now driver.Instant) *due {
 		case a.hold != nil:
 			k.dueHold(d, a.hold, now)
 		case a.place != nil:
-			a.place.beating = true
-			shard := k.c.shard(a.place.ln.name)
+			shard := k.c.shard(a.place.ref())
 			d.beats[shard] = append(d.beats[shard], a.place)
 		default:
 			d.debts = append(d.debts, a.debt)
@@ -123,12 +122,16 @@ func (k *keeper) collect(now driver.Instant) *due {
 }
 
 func (k *keeper) dueHold(d *due, h *hold, now driver.Instant) {
+	if h.lingerUntil != 0 && now >= h.lingerUntil {
+		k.c.endLinger(h)
+		return
+	}
 	if now >= driver.Instant(h.deadline.Load()) {
 		d.after = append(d.after, k.c.expire(h))
 		return
 	}
 	h.asking = make(chan struct{})
-	shard := k.c.shard(h.name)
+	shard := k.c.shard(h.ref())
 	d.renewals[shard] = append(d.renewals[shard], h)
 	k.schedule(h) // for the deadline
 }
@@ -184,7 +187,7 @@ func (c *Client) renew(batch []*hold) {
 		ttl = min(ttl, h.ask.ttl)
 	}
 	c.mu.Unlock()
-	ctx, cancel := c.bounded(c.life, ttl)
+	ctx, cancel := c.bounded(context.Background(), ttl)
 	sent := driver.Now()
 	results := c.store.Renew(ctx, reqs)
 	cancel()
@@ -241,7 +244,7 @@ func (c *Client) beat(batch []*place) {
 		refs[i] = p.ref()
 		ttl = min(ttl, p.ask.ttl)
 	}
-	ctx, cancel := c.bounded(c.life, ttl)
+	ctx, cancel := c.bounded(context.Background(), ttl)
 	sent := driver.Now()
 	results := c.queuer.Beat(ctx, refs)
 	cancel()

@@ -87,6 +87,9 @@ func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
 	if err := validTTL("ttl", ttl); err != nil {
 		return l.errorf("renew", ErrInvalid, err)
 	}
+	if l.hold.c.tooLong(ttl) {
+		return l.errorf("renew", ErrInvalid, textError("ttl: this store takes at most "+l.hold.c.props.MaxTTL.String()))
+	}
 	return l.hold.askNow(ctx, l, "renew", ttl)
 }
 
@@ -133,6 +136,23 @@ func endKind(cause error) error {
 	return ErrLost
 }
 
+// fullToken is the fencing token of a grant, or of one that was handed over
+// inside this process: the store's token, then the local sequence.
+func (c *Client) fullToken(token uint64, seq uint8) uint64 {
+	if c.props.FinalTokens {
+		return token
+	}
+	return token<<8 | uint64(seq)
+}
+
+// storeToken is the store's part of a fencing token.
+func (c *Client) storeToken(full uint64) uint64 {
+	if c.props.FinalTokens {
+		return full
+	}
+	return full >> 8
+}
+
 // heldKey finds the lease of a name in its context.
 type heldKey struct {
 	c   *Client
@@ -165,7 +185,7 @@ func newLease(h *hold, w *waiter, now driver.Instant) *Lease {
 	}
 	l.hold, l.renews, l.since = h, !w.ask.noRenew, now
 	if h.token != 0 {
-		l.token = h.token<<8 | uint64(h.seq)
+		l.token = h.c.fullToken(h.token, h.seq)
 	}
 	l.values = leaseValues{context.WithoutCancel(w.ctx), l}
 	l.ctx, l.cancel = context.WithCancelCause(&l.values)

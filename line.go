@@ -22,6 +22,8 @@ type line struct {
 	reason      error         // why the store did not grant last: ErrHeld, ErrUnavailable…
 	cause       error         // the store's own words for it
 	queue       driver.Queue  // what was learned last
+	freed       bool          // a hold of ours ended: the name may be free
+	alone       bool          // the last attempt blocked: the next travels alone
 	turn        *hold         // the hold that may be handed over: see handover.go
 	turnTimer   *time.Timer
 }
@@ -33,16 +35,8 @@ type ask struct {
 	n, limit              int
 	ttl, minHold, maxHold time.Duration
 	noRenew, unfair       bool
-}
-
-// window is how long the store is asked to keep the grant: with MinHold a crash
-// must keep it so long too.
-func (a ask) window() time.Duration {
-	ttl := max(a.ttl, a.minHold)
-	if a.maxHold > 0 {
-		ttl = min(ttl, a.maxHold)
-	}
-	return ttl
+	// window is how long the store is asked to keep the grant.
+	window time.Duration
 }
 
 // waiter is one goroutine that waits for the name.
@@ -142,7 +136,12 @@ func (ln *line) resolve(w *waiter, l *Lease, err error) {
 // stir starts serving if somebody waits and nobody asks for him; under mu. It
 // is called whenever a hold or an attempt ends.
 func (ln *line) stir() {
-	if ln.first == nil || ln.serving || ln.c.closed || ln.turnOpen() {
+	if ln.serving {
+		ln.freed = true
+		ln.nudge()
+		return
+	}
+	if ln.first == nil || ln.c.closed || ln.turnOpen() {
 		ln.tidy()
 		return
 	}
@@ -219,7 +218,7 @@ func (c *Client) waitError(name string, why, reason, cause error, holder *Holder
 	return e
 }
 
-func (ln *line) holder() *Holder { return newHolder(ln.queue.Holder) }
+func (ln *line) holder() *Holder { return ln.c.newHolder(ln.queue.Holder) }
 
 func (ln *line) tellLongWait(w *waiter) {
 	c := ln.c

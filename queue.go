@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -23,8 +24,16 @@ func (p *place) plan(q driver.Queue) {
 	if q.Remaining > 0 {
 		due = min(due, q.Remaining+beatRankStep*time.Duration(1+q.Ahead))
 	}
+	if q.Again > 0 {
+		due = min(due, q.Again)
+	}
+	if p.missed {
+		p.missed, due = false, 0
+	}
+	// On a grid, so that the beats of many places travel together.
 	p.alarm.at = driver.Now().Add(due)
-	p.ln.c.keeper.place(&p.alarm, p)
+	p.alarm.at -= p.alarm.at % driver.Instant(beatRankStep)
+	p.c.keeper.place(&p.alarm, p)
 }
 
 // signal takes what the store says by itself.
@@ -41,11 +50,15 @@ func (c *Client) signal(s driver.Signal) {
 			if p.alarm.set {
 				p.alarm.at = driver.Now()
 				c.keeper.place(&p.alarm, p)
+			} else {
+				p.missed = true // a request is on its way; its answer may be older
 			}
 		}
 	case driver.LostSignal:
 		if h := c.holds[s.Owner]; h != nil {
 			after = c.lose(h, "the store says so: "+s.Reason)
+		} else if p := c.places[s.Owner]; p != nil {
+			p.lost = true
 		}
 	case driver.BrokenSignal:
 		if h := c.holds[s.Owner]; h != nil {
@@ -66,7 +79,6 @@ func (p *place) tell(n news) {
 
 // beaten notes the answer to a beat that was sent at sent; under mu.
 func (p *place) beaten(sent driver.Instant, res driver.BeatResult) {
-	p.beating = false
 	if p.ln.c.places[p.owner] != p {
 		return
 	}
@@ -96,7 +108,9 @@ func (ln *line) awaitPlace(p *place) bool {
 	n, ok := ln.awaitNews(p)
 	c.mu.Lock()
 	ln.place = nil
-	delete(c.places, p.owner)
+	if !ok || n.gone {
+		delete(c.places, p.owner)
+	}
 	c.keeper.cancel(&p.alarm)
 	c.mu.Unlock()
 	switch {
@@ -137,6 +151,7 @@ func (ln *line) takeGrant(p *place, g driver.Grant) bool {
 		p.sent = g.Sent
 	}
 	if g.Window == 0 || driver.Now().Sub(p.sent) <= g.Window/renewFraction {
+		p.late = g.Window < p.ask.window
 		ln.deliver(p, g)
 		return true
 	}
@@ -155,16 +170,22 @@ func (ln *line) claim(p *place, g driver.Grant) (driver.Grant, bool) {
 	ref.Token = g.Token
 	for end := driver.Now().Add(g.Window); ; {
 		sent := driver.Now()
-		ctx, cancel := c.bounded(c.life, p.ask.ttl)
-		res := c.store.Renew(ctx, []driver.RenewRequest{{Ref: ref, TTL: p.ask.window()}})[0]
+		ctx, cancel := c.bounded(context.WithoutCancel(c.life), p.ask.ttl)
+		res := c.store.Renew(ctx, []driver.RenewRequest{{Ref: ref, TTL: p.ask.window}})[0]
 		cancel()
 		switch {
 		case res.Err == nil && res.Status == driver.Renewed:
-			p.sent, g.Window = sent, res.Window
+			p.sent, g.Window = cmp.Or(res.Sent, sent), res.Window
 			return g, true
-		case res.Err == nil:
+		case res.Err == nil && res.Status == driver.Lost:
+			c.forget(p)
+			return g, false
+		case res.Err == nil: // broken before we had it
+			c.forget(p)
+			c.giveBack(p, g)
 			return g, false
 		case driver.Now() >= end || c.life.Err() != nil:
+			c.forget(p)
 			c.giveBack(p, g)
 			return g, false
 		}
@@ -185,6 +206,11 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) {
 // have been lost, or the name become free since the last look.
 func (ln *line) lastAttempt(w *waiter) (*Lease, error) {
 	c := ln.c
+	done, err := c.enter("acquire", ln.name.Full)
+	if err != nil { // then Close has answered him
+		return ln.leave(w, ErrTimeout)
+	}
+	defer done()
 	c.mu.Lock()
 	if w.done {
 		c.mu.Unlock()

@@ -49,18 +49,16 @@ func (c *Client) giveUp(ctx context.Context, h *hold, l *Lease) error {
 	ln, asking := h.line, h.asking
 	end := driver.Instant(h.deadline.Load())
 	req := driver.ReleaseRequest{Ref: h.ref()}
-	h.retire()
-	if kept := h.granted.Add(h.ask.minHold); h.ask.minHold > 0 && kept.Until() > 0 {
+	if kept := h.granted.Add(h.ask.minHold); h.ask.minHold > 0 && kept.Until() > 0 && h.revoked == nil {
 		if c.props.Bound == driver.ByConnection {
-			// The hold lives by our connection: we keep it for the rest.
-			c.later(&debt{req: req}, kept)
-			ln.stir()
+			c.linger(h, kept)
 			c.mu.Unlock()
 			l.endContext()
 			return nil
 		}
 		req.Keep = kept.Until()
 	}
+	h.retire()
 	c.work.Add(1)
 	c.mu.Unlock()
 	defer c.work.Done()
@@ -84,7 +82,7 @@ func (c *Client) giveUp(ctx context.Context, h *hold, l *Lease) error {
 	case err != nil:
 		kind := c.store.Classify(err)
 		if transient(kind) && !c.stopped {
-			d := &debt{req: req, until: min(end, driver.Now().Add(h.ask.window()))}
+			d := &debt{req: req, until: min(end, driver.Now().Add(h.ask.window))}
 			c.owe(d)
 		}
 		return c.errorf("release", h.name.Full, kindError(kind), err)
@@ -112,12 +110,6 @@ func (c *Client) Close() error {
 func (c *Client) close() error {
 	c.mu.Lock()
 	c.closed = true
-	var lingers driver.Instant
-	for d := range c.debts {
-		if d.tries == 0 && d.alarm.set {
-			lingers = max(lingers, d.alarm.at)
-		}
-	}
 	for _, ln := range c.lines {
 		for ln.first != nil {
 			ln.resolve(ln.first, nil, c.errorf("acquire", ln.name.Full, ErrClosed, nil))
@@ -130,9 +122,7 @@ func (c *Client) close() error {
 		l.endContext()
 	}
 	c.work.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), max(0, lingers.Until())+releaseBudget)
-	defer cancel()
-	err := c.settleDebts(ctx)
+	err := c.settleDebts()
 	c.mu.Lock()
 	c.stopped = true
 	c.keeper.timer.Stop()
@@ -143,6 +133,10 @@ func (c *Client) close() error {
 	}
 	c.mu.Unlock()
 	c.keeping.Wait()
+	if c.releases != nil {
+		c.acquires.wg.Wait()
+		c.releases.wg.Wait()
+	}
 	if err != nil {
 		c.log.Warn("holdfast: closed with releases unanswered", "store", c.props.Store, "error", err)
 		err = c.errorf("close", "", ErrUnavailable, err)
@@ -162,17 +156,18 @@ func (c *Client) closeHolds() (ended []*Lease) {
 			ended = append(ended, l)
 		}
 		req := driver.ReleaseRequest{Ref: h.ref()}
-		due := driver.Now()
-		if keep := h.granted.Add(h.ask.minHold); h.ask.minHold > 0 && keep > due {
+		if kept := h.granted.Add(h.ask.minHold); h.ask.minHold > 0 && kept.Until() > 0 {
 			if c.props.Bound == driver.ByConnection {
-				due = keep
-			} else {
-				req.Keep = keep.Sub(due)
+				if h.lingerUntil == 0 {
+					c.linger(h, kept)
+				}
+				continue
 			}
+			req.Keep = kept.Until()
 		}
 		h.retire()
 		if !c.opts.LeaveOnClose {
-			c.later(&debt{req: req}, due)
+			c.owe(&debt{req: req})
 		}
 	}
 	return ended

@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -24,13 +25,15 @@ type place struct {
 	// answered Waiting (law G4).
 	sent  driver.Instant
 	alone bool // the attempt before blocked: see committer
+	late  bool // granted for a claim window only, which the keeper extends
 	req   driver.AcquireRequest
 
-	// In the queue; under client.mu.
-	news    chan news // one entry: what became of the place
-	alarm   alarm
-	beats   int
-	beating bool
+	// Under client.mu.
+	lost   bool      // the store said so before we knew that it was ours
+	missed bool      // signals may have been lost while a beat was on its way
+	news   chan news // in the queue: what became of the place; one entry
+	alarm  alarm
+	beats  int
 }
 
 type news struct {
@@ -53,7 +56,7 @@ func (p *place) ref() driver.Ref {
 }
 
 func (p *place) request(queue bool) *driver.AcquireRequest {
-	window := p.ask.window()
+	window := p.ask.window
 	p.req = driver.AcquireRequest{
 		Name: p.name, Owner: p.owner, Label: p.label, Mode: p.ask.mode, N: p.ask.n, Limit: p.ask.limit,
 		TTL: window, Queue: queue, Unfair: p.ask.unfair, Claim: min(claimWindow, window),
@@ -64,28 +67,41 @@ func (p *place) request(queue bool) *driver.AcquireRequest {
 // attempt sends one request for the place. Whatever it may have left behind
 // after an error is undone in the background.
 func (c *Client) attempt(ctx context.Context, p *place, queue bool) (driver.AcquireResult, error) {
-	if queue { // a message may overtake the answer
-		p.news = make(chan news, 1)
-		c.mu.Lock()
-		c.places[p.owner] = p
-		c.mu.Unlock()
-	}
+	c.register(p, queue)
 	res, err := c.send(ctx, p, queue)
-	if queue && (err != nil || res.Status != driver.Waiting) {
-		c.mu.Lock()
-		delete(c.places, p.owner)
-		c.mu.Unlock()
-	}
-	if err != nil {
-		if k := c.store.Classify(err); k == driver.Indeterminate {
-			c.abandon(p, true)
-		}
-		return res, err
+	switch {
+	case err != nil && c.store.Classify(err) == driver.Indeterminate:
+		c.abandon(p, true)
+	case err == nil && res.Leftover:
+		c.abandon(p, false)
+	case err != nil || res.Status == driver.Held || res.Status == driver.Gone:
+		c.forget(p)
 	}
 	if res.Grant.Sent != 0 {
 		p.sent = res.Grant.Sent
 	}
-	return res, nil
+	return res, err
+}
+
+// register makes the place known to signals, which may overtake the answer. It
+// stays so until it is a hold or given up.
+func (c *Client) register(p *place, queue bool) {
+	if queue {
+		p.news = make(chan news, 1)
+	}
+	if c.signals {
+		c.mu.Lock()
+		c.places[p.owner] = p
+		c.mu.Unlock()
+	}
+}
+
+func (c *Client) forget(p *place) {
+	if c.signals {
+		c.mu.Lock()
+		delete(c.places, p.owner)
+		c.mu.Unlock()
+	}
 }
 
 func (c *Client) send(ctx context.Context, p *place, queue bool) (driver.AcquireResult, error) {
@@ -98,8 +114,8 @@ func (c *Client) send(ctx context.Context, p *place, queue bool) (driver.Acquire
 		return c.store.Acquire(ctx, p.request(queue))
 	}
 	answer, err := c.acquires.do(ctx, p.request(queue), p.alone)
-	if err != nil { // ours: the batch may still be applied
-		return answer.AcquireResult, &driver.Failure{Kind: driver.Indeterminate, Err: err}
+	if err != nil {
+		return answer.AcquireResult, err
 	}
 	return answer.AcquireResult, answer.Err
 }
@@ -156,7 +172,9 @@ func (ln *line) next() *place {
 		ln.tidy()
 		return nil
 	}
-	return ln.c.newPlace(ln.first, ln)
+	p := ln.c.newPlace(ln.first, ln)
+	p.alone, ln.alone, ln.freed = ln.alone, false, false
+	return p
 }
 
 // settle acts on the answer to an attempt. It returns the place if it waits in
@@ -191,7 +209,7 @@ func (ln *line) refused(p *place, err error) {
 	kind := c.store.Classify(err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.alone = kind == driver.Indeterminate
+	ln.alone = kind == driver.Indeterminate
 	if kind == driver.Canceled {
 		return // by the waiter himself
 	}
@@ -199,10 +217,15 @@ func (ln *line) refused(p *place, err error) {
 		ln.reason, ln.cause = kindError(kind), err
 		return
 	}
+	ln.fail(p.ask, c.errorf("acquire", ln.name.Full, kindError(kind), err))
+}
+
+// fail ends the wait of all who ask for the same; under mu.
+func (ln *line) fail(a ask, err error) {
 	for w := ln.first; w != nil; {
 		next := w.next
-		if w.ask == p.ask {
-			ln.resolve(w, nil, c.errorf("acquire", ln.name.Full, kindError(kind), err))
+		if w.ask == a {
+			ln.resolve(w, nil, err)
 		}
 		w = next
 	}
@@ -225,9 +248,9 @@ func (ln *line) rest(pause *backoff, remaining time.Duration) {
 			return
 		case <-ln.changed:
 			ln.c.mu.Lock()
-			idle := ln.first == nil
+			rested := ln.first == nil || ln.freed
 			ln.c.mu.Unlock()
-			if idle {
+			if rested {
 				return
 			}
 		}
@@ -245,29 +268,42 @@ func (ln *line) serveBlocking(p *place, pause *backoff) {
 		defer close(watching)
 		ln.cancelUnwanted(ctx, cancel, p.ask)
 	})
+	c.register(p, false)
 	p.sent = driver.Now()
 	g, err := c.blocker.Block(ctx, p.request(false))
 	unwanted := ctx.Err() != nil
 	cancel()
 	<-watching
-	switch {
-	case err == nil:
-		if g.Sent != 0 {
-			p.sent = g.Sent
-		}
-		ln.deliver(p, g)
+	if err == nil {
+		ln.takeGrant(p, g)
 		*pause = backoff{}
+		return
+	}
+	if c.store.Classify(err) == driver.Indeterminate {
+		c.abandon(p, true)
+	} else {
+		c.forget(p)
+	}
+	switch {
 	case unwanted:
-		if c.store.Classify(err) == driver.Indeterminate {
-			c.abandon(p, true)
-		}
+	case errors.Is(err, driver.ErrNoRoom):
+		ln.poll(p, pause)
 	default:
-		if c.store.Classify(err) == driver.Indeterminate {
-			c.abandon(p, true)
-		}
 		ln.refused(p, err)
 		ln.rest(pause, 0)
 	}
+}
+
+// poll makes one attempt in place of a call that could not be parked, and rests
+// if it was in vain.
+func (ln *line) poll(p *place, pause *backoff) {
+	p.owner, p.sent = newOwner(), 0
+	res, err := ln.c.attempt(ln.c.life, p, false)
+	if ln.settle(p, res, err); err == nil && res.Status == driver.Granted {
+		*pause = backoff{}
+		return
+	}
+	ln.rest(pause, res.Queue.Remaining)
 }
 
 func (ln *line) cancelUnwanted(ctx context.Context, cancel func(), a ask) {
@@ -292,9 +328,14 @@ func (ln *line) cancelUnwanted(ctx context.Context, cancel func(), a ask) {
 // nobody wants any more, goes back.
 func (ln *line) deliver(p *place, g driver.Grant) {
 	c := ln.c
-	now, deadline := driver.Now(), trustGrant(p, g)
+	now := driver.Now()
+	deadline, err := c.trust(p, g, now)
 	c.mu.Lock()
-	if c.closed || !ln.wants(p.ask) || deadline <= now || g.Token >= 1<<55 {
+	delete(c.places, p.owner)
+	if err != nil || c.closed || p.lost || !ln.wants(p.ask) {
+		if errors.Is(err, errBadGrant) {
+			ln.fail(p.ask, c.grantError(ln.name.Full, err))
+		}
 		c.mu.Unlock()
 		c.giveBack(p, g)
 		return

@@ -1,6 +1,8 @@
 package holdfast
 
 import (
+	"context"
+	"errors"
 	"math"
 	"time"
 
@@ -24,16 +26,46 @@ func trustUntil(sent driver.Instant, window time.Duration) driver.Instant {
 	return sent.Add(window - window*driftPercent/100 - margin(window))
 }
 
-// trustGrant is the deadline of a fresh grant. A store that keeps a grant as
-// long as the connection lives has no window; a lease that is not to be renewed
-// ends there by our own clock.
-func trustGrant(p *place, g driver.Grant) driver.Instant {
-	if g.Window == 0 && p.ask.noRenew {
-		return trustUntil(p.sent, p.ask.ttl)
-	}
-	return trustUntil(p.sent, g.Window)
-}
-
 func margin(window time.Duration) time.Duration {
 	return max(minMargin, window/marginFraction)
+}
+
+var (
+	errLateGrant = errors.New("the grant came too late to be trusted, and was given back")
+	errBadGrant  = errors.New("the store broke its contract: no window, or a token that is too large; the grant was given back")
+)
+
+// trust is the deadline of a fresh grant, or why it cannot be trusted. A store
+// that keeps a grant as long as the connection lives gives no window; a lease
+// that is not to be renewed ends there by our own clock.
+func (c *Client) trust(p *place, g driver.Grant, now driver.Instant) (driver.Instant, error) {
+	window := g.Window
+	if window == 0 && p.ask.noRenew {
+		window = p.ask.ttl
+	}
+	tokens := uint64(1) << 55
+	if c.props.FinalTokens {
+		tokens = 1 << 63
+	}
+	deadline := trustUntil(p.sent, window)
+	switch {
+	case g.Window < 0 || g.Window == 0 && c.props.Bound == driver.ByLease || g.Token >= tokens:
+		return 0, errBadGrant
+	case deadline <= now:
+		return 0, errLateGrant
+	}
+	return deadline, nil
+}
+
+// grantError is what a caller learns of a grant that could not be used.
+func (c *Client) grantError(name string, err error) error {
+	switch {
+	case errors.Is(err, errLateGrant):
+		return c.errorf("acquire", name, ErrUnavailable, err)
+	case errors.Is(err, errBadGrant):
+		return c.errorf("acquire", name, ErrUnsupported, err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return c.waitError(name, err, nil, nil, nil)
+	}
+	return c.errorf("acquire", name, err, nil)
 }

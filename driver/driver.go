@@ -10,15 +10,21 @@
 // Package holdfast does everything clever once, for all stores: local queues
 // and hand-over, waiting and jitter, renewal, deadlines and loss, reentrancy,
 // retries, compensation of attempts whose reply was lost, names, validation,
-// hooks. It calls a driver only with valid requests, never with two
-// concurrent requests of one [Owner] other than a Release with Abandon set,
-// and never after Close.
+// hooks. It calls a driver only with valid requests and never after Close. It
+// never has two requests of one [Owner] under way, except that a Release may
+// come while an Acquire, Block, Renew or Beat of it is late, and that
+// heartbeats may overlap.
 //
 // A driver translates. It never sleeps, never logs, never panics, starts no
 // retry of its own but for what the store certainly refused, and compares no
 // clock of another machine with its own. What ends a lease is the store's
-// clock; what ends the holder's trust is [Now], read by package holdfast
-// before a request is sent.
+// clock; what ends the holder's trust is [Now], read before a request is sent.
+//
+// Grants that live by a session of the client are kept by the driver: on a
+// goroutine of its own it keeps the session alive while it has holds, places or
+// parked calls in it, and tells the end of the session with a [LostSignal] for
+// each hold and a [MissedSignal]. A lease, or a lock's own connection, is kept
+// by Renew.
 //
 // All methods may be called from many goroutines at once. Requests are not
 // kept after the call returns. A driver may not change a request.
@@ -26,6 +32,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -51,11 +58,15 @@ type Store interface {
 	// is not this owner's. The answers are in the order of the requests and as
 	// many. One slow grant may delay the others of the call, so package
 	// holdfast never mixes shards (see [Sharder]) and re-sends late batches in
-	// halves. When ctx ends, what was not answered yet carries an error.
+	// halves. When ctx ends, what was not answered yet carries an error. A store
+	// whose grants live by a session may answer from what it knows of the
+	// session, if nothing but its end or a signal can end the grant.
 	Renew(ctx context.Context, reqs []RenewRequest) []RenewResult
 
 	// Release ends the exact grant or place of the owner. A repeated or late
-	// call changes nothing and answers false. It never waits for a holder.
+	// call changes nothing and answers false, or as the first did; a driver whose
+	// client may have repeated the request by itself answers Indeterminate
+	// instead of a false that may be wrong. It never waits for a holder.
 	// When ctx ends half-way the grant may or may not have ended; package
 	// holdfast calls again with the same request.
 	Release(ctx context.Context, req *ReleaseRequest) (released bool, err error)
@@ -69,7 +80,8 @@ type Store interface {
 
 	// Close ends the store's goroutines and frees what the driver made; a
 	// client that the user passed in stays open. It is the last call, it
-	// returns within a few seconds, and it releases nothing by itself.
+	// returns within a few seconds, and it releases nothing by itself: a session
+	// without a hold or place is closed, one that has some is left to run out.
 	Close() error
 }
 
@@ -82,7 +94,8 @@ type Queuer interface {
 	// Beat tells the store that places live, and learns what became of them,
 	// in the order of the requests. The same step moves the queue on past a
 	// holder, claim or place that has lapsed. It answers at once. Beats cost
-	// one exchange per shard however many places travel in it.
+	// one exchange per shard however many places travel in it. A store that sets
+	// Grant.Sent may answer from what it knows; one that leaves it zero asks.
 	Beat(ctx context.Context, places []Ref) []BeatResult
 }
 
@@ -91,12 +104,18 @@ type Queuer interface {
 type Blocker interface {
 	Store
 
-	// Block is an Acquire that waits until it is granted or ctx ends, and then
-	// returns promptly; a grant that comes after ctx ended is given back by the
-	// driver. Package holdfast calls it at most once at a time per name.
-	// It must set Grant.Sent if the wait may outlast the grant's window.
+	// Block is an Acquire that waits until it is granted or ctx ends. When ctx
+	// ends it returns promptly, with an Indeterminate error unless the wait is
+	// surely over and nothing was granted; package holdfast then abandons the
+	// owner, and that Release ends the parked call and a grant that came late.
+	// Package holdfast calls it at most once at a time per name. Grant.Sent must
+	// be set if the wait may outlast the grant's window. [ErrNoRoom] says that no
+	// more calls can be parked; package holdfast then polls with Acquire.
 	Block(ctx context.Context, req *AcquireRequest) (Grant, error)
 }
+
+// ErrNoRoom refuses one more parked call; see [Blocker].
+var ErrNoRoom error = &Failure{Unavailable, errors.New("no room for another parked call")}
 
 // Signaler is a store that speaks up by itself.
 type Signaler interface {
@@ -117,11 +136,20 @@ type Batcher interface {
 	MaxBatch() int
 }
 
-// Sharder is a store on several nodes. Requests for names of different shards
-// never travel in one call of Renew, Beat, AcquireMany or ReleaseMany. The
-// answer may change over time and does not block.
+// Sharder is a store on several nodes, or of grants that have a connection
+// each. Requests of different shards never travel in one call of Renew, Beat,
+// AcquireMany or ReleaseMany, and do not wait for each other. For an acquire,
+// Token is 0. The answer may change over time and does not block.
 type Sharder interface {
-	Shard(n Name) int
+	Shard(r Ref) int
+}
+
+// Detacher is a store whose grants share a session that one can be taken out
+// of, so that a handle of it can leave the process.
+type Detacher interface {
+	// Detach makes the exact grant live by itself for r.TTL from now, whatever
+	// becomes of the session.
+	Detach(ctx context.Context, r RenewRequest) RenewResult
 }
 
 // Owner names one attempt and, if it is granted, one hold: 128 random bits,
@@ -186,7 +214,8 @@ type AcquireRequest struct {
 	// Unfair lets the attempt overtake waiters where the store allows.
 	Unfair bool
 	// Claim is the window of a grant made to a place by another's release:
-	// how long it lives until the first renewal.
+	// how long it lives until the first renewal. It means nothing where the
+	// window is the session's.
 	Claim time.Duration
 }
 
@@ -203,16 +232,22 @@ const (
 
 // Grant is what the store gave.
 type Grant struct {
-	// Token only grows for a name, is positive and below 2^55; 0 if the store
-	// cannot give one. It is made in the atomic step of the grant, or so that
+	// Token only grows for a name, is positive and below 2^55 (see
+	// [Properties.FinalTokens]); 0 if the store cannot give one. It is made in the atomic step of the grant, or so that
 	// no later grant can have a smaller one.
 	Token uint64
 	// Window is how long the store keeps the grant without a renewal, on its
-	// own clock. 0 means as long as the process or connection lives.
+	// own clock, counted from Sent; if that is zero, from the moment this very
+	// request was handled, also a repeated one. It may be less than the store
+	// keeps. Where a session's life is the grant's it is at most the TTL asked. 0
+	// means as long as the process or connection lives, and is never given
+	// [ByLease].
 	Window time.Duration
 	// Sent is when the latest request was sent that the store surely handled
 	// no later than the grant. Zero: package holdfast knows it (the acquire,
-	// or the last heartbeat that was answered Waiting).
+	// or the last heartbeat that was answered Waiting). A store whose grants live
+	// by a session sets it to the sending of the session's latest answered proof
+	// of life, before or after the grant.
 	Sent Instant
 }
 
@@ -221,6 +256,9 @@ type AcquireResult struct {
 	Status Status
 	Grant  Grant // if Granted
 	Queue  Queue // if Held or Waiting, as far as the store tells
+	// Leftover: parts of a refused attempt may remain in the store. Package
+	// holdfast abandons the owner, and the caller still learns Held.
+	Leftover bool
 }
 
 // Queue is what an attempt or heartbeat learned about the name.
@@ -233,6 +271,9 @@ type Queue struct {
 	// or released; 0 if the store does not say. It decides when the next
 	// heartbeat is due.
 	Remaining time.Duration
+	// Again is when the store wants the next heartbeat, where no signal tells of
+	// grants; 0: package holdfast decides.
+	Again time.Duration
 }
 
 // AcquireAnswer is one answer of a batch.
@@ -268,6 +309,9 @@ type RenewResult struct {
 	// Window is how long the grant runs from the moment the store handled the
 	// request, at least; 0 as in [Grant].
 	Window time.Duration
+	// Sent is as in [Grant]: when the proof of life that Window counts from was
+	// sent, if it was not this request.
+	Sent   Instant
 	Reason string // of a break
 	Err    error
 }
@@ -279,8 +323,9 @@ type ReleaseRequest struct {
 	// get it.
 	Keep time.Duration
 	// Abandon says that the attempt may still be on its way: whatever the owner
-	// has, grant or place, ends, and for some seconds the store refuses an
-	// Acquire of this owner. Token is 0 then.
+	// has, grant, place or parked call, ends; and where the store can, it refuses
+	// an Acquire of this owner for some seconds. Token is 0 then. See
+	// [Properties.Settle].
 	Abandon bool
 }
 
@@ -305,8 +350,8 @@ type SignalKind uint8
 const (
 	// GrantSignal: the place of Owner was granted, with Grant.
 	GrantSignal SignalKind = iota + 1
-	// MissedSignal: signals may have been lost (a connection was made anew);
-	// every place is asked about at once. Owner is zero.
+	// MissedSignal: signals may have been lost (a connection or session was made
+	// anew); every place is asked about at once. Owner is zero.
 	MissedSignal
 	// LostSignal: the grant of Owner is lost; it may only make a loss earlier.
 	LostSignal

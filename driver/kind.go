@@ -41,14 +41,20 @@ type Failure struct {
 func (f *Failure) Error() string { return f.Err.Error() }
 func (f *Failure) Unwrap() error { return f.Err }
 
-// KindOf finds the kind of an error: a [Failure]'s, Canceled for one of a ctx
-// (for stores whose calls are never cut half-way), else Indeterminate.
+// KindOf finds the kind of an error: a [Failure]'s, else Indeterminate. A ctx
+// that ended may have cut a request half-way.
 func KindOf(err error) Kind {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f.Kind
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	return Indeterminate
+}
+
+// LocalKindOf is KindOf for stores whose calls are never cut half-way: a ctx
+// that ended means that nothing was done.
+func LocalKindOf(err error) Kind {
+	if _, ok := errors.AsType[*Failure](err); !ok && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		return Canceled
 	}
-	return Indeterminate
+	return KindOf(err)
 }

@@ -27,14 +27,24 @@ const (
 	ByConnection                  // a session, connection or process; it ends with it
 )
 
+// WaitBy is how waiting is done on a store.
+type WaitBy uint8
+
+// The ways to wait.
+const (
+	ByPolling WaitBy = iota // attempts with jittered pauses
+	ByPlaces                // places in the store's queue: a Queuer
+	ByParking               // calls that the store parks: a Blocker
+)
+
 // Abilities are what a store can do beyond an exclusive lock with attempt,
 // renewal and release. The table of stores and abilities in package
 // drivertest promises them; the conformance suite proves each, and that what
 // is missing is refused.
 type Abilities struct {
 	Fair, Fencing, Shared, Permits, Handles bool
-	// Break, List, Inspect follow from the interfaces and are checked against
-	// them.
+	// Break, List and Inspect need their interfaces as well. Those who have the
+	// interface may still lack the ability, like a composite of lesser stores.
 	Break, List, Inspect bool
 }
 
@@ -44,6 +54,7 @@ type Properties struct {
 	Store string
 	Class Class
 	Bound Bound
+	Wait  WaitBy
 	Abilities
 	// MinTTL and MaxTTL bound the TTL, within holdfast's own bounds; 0 means
 	// those. Granularity is what a TTL is rounded up to.
@@ -54,6 +65,15 @@ type Properties struct {
 	// OneHost stores exclude only the processes of one machine.
 	OneHost bool
 	Names   Names
+	// FinalTokens: Grant.Token is the whole fencing token, below 2^63, with the
+	// local sequence of the process that handed it over. Package holdfast adds
+	// nothing to it and hands nothing over itself; readers that it lets in
+	// together have one token.
+	FinalTokens bool
+	// Settle is how long a request may still reach the store after it was given
+	// up; an attempt of unknown outcome is abandoned again and again for so long.
+	// 0: its TTL.
+	Settle time.Duration
 	// Warnings name unsafe settings that were found, in plain words.
 	Warnings []string
 }

@@ -60,7 +60,7 @@ func open(_ context.Context, u *url.URL, _ *driver.OpenOptions) (driver.Store, e
 
 func (c *store) Properties() driver.Properties {
 	return driver.Properties{
-		Store: "memory", Class: driver.ClassB, Bound: driver.ByLease, Local: true, OneHost: true,
+		Store: "memory", Class: driver.ClassB, Bound: driver.ByLease, Wait: driver.ByPlaces, Local: true, OneHost: true,
 		Abilities: driver.Abilities{Fair: true, Fencing: true, Shared: true, Permits: true, Handles: true, Break: true, List: true, Inspect: true},
 		Names:     driver.Names{MaxBytes: 1024},
 	}
@@ -224,7 +224,7 @@ func (s *Server) breakHold(e *entry, h *holder, req *driver.BreakRequest, now ti
 	return driver.Freed
 }
 
-func (c *store) Classify(err error) driver.Kind { return driver.KindOf(err) }
+func (c *store) Classify(err error) driver.Kind { return driver.LocalKindOf(err) }
 
 func (c *store) Close() error {
 	c.mu.Lock()

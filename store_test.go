@@ -29,6 +29,8 @@ type spy struct {
 	remote bool
 	// onRenew, if set, runs before a renewal; an error fails the whole batch.
 	onRenew func(ctx context.Context, reqs []driver.RenewRequest) error
+	// onRelease, if set, runs before a batch of releases.
+	onRelease func()
 	// onAcquire, if set, runs before a batch of attempts.
 	onAcquire func(ctx context.Context, reqs []*driver.AcquireRequest) error
 }
@@ -99,6 +101,9 @@ func (s *spy) Release(ctx context.Context, req *driver.ReleaseRequest) (bool, er
 
 func (s *spy) ReleaseMany(ctx context.Context, reqs []*driver.ReleaseRequest) []driver.ReleaseAnswer {
 	s.releases.Add(1)
+	if s.onRelease != nil {
+		s.onRelease()
+	}
 	return s.memory.ReleaseMany(ctx, reqs)
 }
 

@@ -21,15 +21,16 @@ import (
 // the background. ctx does not bound the hold.
 func (c *Client) Acquire(ctx context.Context, name string, o *AcquireOptions) (*Lease, error) {
 	w, o, err := c.prepare(ctx, name, o)
+	lease := w.lease
 	switch {
-	case err != nil || w.lease != nil:
+	case err != nil || lease != nil:
 		// refused, or reentrant
 	case o.Tries > 0:
-		w.lease, err = c.acquireTries(w, name, o)
+		lease, err = c.acquireTries(w, name, o)
 	default:
-		w.lease, err = c.wait(w, name, o.Wait)
+		lease, err = c.wait(w, name, o.Wait)
 	}
-	return w.lease, c.tellRefused(w, name, err)
+	return lease, c.tellRefused(w, name, err)
 }
 
 // wait stands in line for the name.
@@ -61,10 +62,11 @@ func (c *Client) wait(w *waiter, name string, bound time.Duration) (*Lease, erro
 // ErrIndeterminate.
 func (c *Client) TryAcquire(ctx context.Context, name string, o *AcquireOptions) (*Lease, error) {
 	w, _, err := c.prepare(ctx, name, o)
-	if err == nil && w.lease == nil {
-		w.lease, err = c.try(w, name)
+	lease := w.lease
+	if err == nil && lease == nil {
+		lease, err = c.try(w, name)
 	}
-	return w.lease, c.tellRefused(w, name, err)
+	return lease, c.tellRefused(w, name, err)
 }
 
 func (c *Client) tellRefused(w *waiter, name string, err error) error {

@@ -1,6 +1,7 @@
 package holdfast_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,7 +73,7 @@ func TestTurnIsBounded(t *testing.T) {
 		c := newSpy(t, server).client(t)
 		other := newSpy(t, server).client(t)
 		held := make(chan *holdfast.Lease, 1)
-		turns := 0
+		var turns atomic.Int64
 		for range 300 {
 			go func() {
 				for range 20 {
@@ -80,7 +81,7 @@ func TestTurnIsBounded(t *testing.T) {
 					if err != nil {
 						return // the test is over
 					}
-					turns++
+					turns.Add(1)
 					time.Sleep(time.Microsecond)
 					_ = l.Release(t.Context())
 				}
@@ -88,14 +89,14 @@ func TestTurnIsBounded(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(10 * time.Microsecond)
-			before := turns
+			before := turns.Load()
 			l, err := other.Acquire(t.Context(), "x", nil)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			if turns-before > 2*256 {
-				t.Errorf("%d turns before another process got one", turns-before)
+			if n := turns.Load() - before; n > 2*256 {
+				t.Errorf("%d turns before another process got one", n)
 			}
 			held <- l
 		}()

@@ -188,11 +188,13 @@ func (ln *line) leave(w *waiter, why error) (*Lease, error) {
 	c := ln.c
 	c.mu.Lock()
 	if w.done {
+		lease, err := w.lease, w.err
 		c.mu.Unlock()
-		if w.lease == nil || errors.Is(why, ErrTimeout) {
-			return w.lease, w.err
+		if lease == nil || errors.Is(why, ErrTimeout) {
+			return lease, err
 		}
-		c.background(func() { _ = w.lease.Release(context.WithoutCancel(w.ctx)) })
+		ctx := context.WithoutCancel(w.ctx)
+		c.background(func() { _ = lease.Release(ctx) })
 		return nil, c.waitError(ln.name.Full, why, nil, nil, nil)
 	}
 	ln.remove(w)

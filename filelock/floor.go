@@ -1,0 +1,110 @@
+//go:build linux || darwin
+
+package filelock
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// The floor is one small file for the whole directory. It keeps the largest
+// token of all files that were removed, so that tokens grow also for a name
+// whose file was removed and made anew, whatever the clock did meanwhile.
+const (
+	floorName = "holdfast.floor"
+	floorForm = "holdfast-floor 1 token=00000000000000000 swept=0000000000\n"
+	floorAt   = len("holdfast-floor 1 token=")
+	sweptAt   = len("holdfast-floor 1 token=00000000000000000 swept=")
+	magicEnd  = len("holdfast-floor 1 ")
+
+	// Its bytes that are locked: by who writes it, and by who sweeps.
+	floorByte = 0
+	sweepByte = 1
+)
+
+// readFloor reads the floor for a file that is new.
+func readFloor(d *directory) (uint64, error) {
+	fd, err := openAt(d, floorName, syscall.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.EACCES) {
+		// Nothing was removed yet; or it is another user's, and he would not
+		// have let us lock what he removed.
+		return 0, nil
+	}
+	if err != nil {
+		return 0, openFailure(d.file(floorName), err)
+	}
+	defer closeFD(fd)
+	f, err := parseFloor(d, fd)
+	return f.token, err
+}
+
+type floorRecord struct {
+	token uint64
+	swept int64 // when the directory was last swept, in seconds
+}
+
+func parseFloor(d *directory, fd int) (floorRecord, error) {
+	var b [len(floorForm)]byte
+	got, err := readAt(fd, b[:], 0)
+	switch {
+	case err != nil:
+		return floorRecord{}, failure("read", d.file(floorName), err)
+	case allZero(got):
+		return floorRecord{}, nil
+	case len(got) < len(b) || string(got[:magicEnd]) != floorForm[:magicEnd]:
+		return floorRecord{}, failf(driver.Conflict, "%s is not a file of ours", d.file(floorName))
+	}
+	token, ok1 := decimal(b[floorAt : floorAt+17])
+	swept, ok2 := decimal(b[sweptAt : sweptAt+10])
+	if !ok1 || !ok2 || token > maxToken {
+		return floorRecord{}, failf(driver.Conflict, "%s is damaged", d.file(floorName))
+	}
+	return floorRecord{token: token, swept: int64(swept)}, nil //nolint:gosec // ten digits
+}
+
+// openFloor opens the floor for writing, and makes it if it is missing.
+func (s *store) openFloor(d *directory) (int, error) {
+	for range maxOpenTries {
+		fd, err := openAt(d, floorName, syscall.O_RDWR|syscall.O_NONBLOCK, 0)
+		if errors.Is(err, syscall.ENOENT) {
+			fd, err = s.create(d, floorName)
+		}
+		if err == nil {
+			return fd, nil
+		}
+		if !errors.Is(err, syscall.EEXIST) {
+			return -1, openFailure(d.file(floorName), err)
+		}
+	}
+	return -1, failf(driver.Unavailable, "open %s: it comes and goes", d.file(floorName))
+}
+
+// raiseFloor writes what change makes of the floor. The lock is held for the
+// moment of one read and one write.
+func raiseFloor(d *directory, fd int, change func(*floorRecord)) error {
+	if err := waitLock(fd, writeLock, floorByte, 1); err != nil {
+		return failure("lock", d.file(floorName), err)
+	}
+	defer free(fd, floorByte, 1)
+	f, err := parseFloor(d, fd)
+	if err != nil {
+		return err
+	}
+	before := f
+	change(&f)
+	if f == before {
+		return nil
+	}
+	b := []byte(floorForm)
+	putDecimal(b[floorAt:floorAt+17], f.token)
+	putDecimal(b[sweptAt:sweptAt+10], uint64(max(f.swept, 0)))
+	switch n, err := syscall.Pwrite(fd, b, 0); {
+	case err != nil:
+		return failure("write", d.file(floorName), err)
+	case n < len(b):
+		return failure("write", d.file(floorName), syscall.ENOSPC)
+	}
+	return nil
+}

@@ -1,0 +1,7 @@
+//go:build linux && !(386 || arm || mips || mipsle)
+
+package filelock
+
+import "syscall"
+
+const sysFcntl = syscall.SYS_FCNTL

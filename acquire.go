@@ -30,7 +30,9 @@ func (c *Client) Acquire(ctx context.Context, name string, o *AcquireOptions) (*
 	default:
 		lease, err = c.wait(w, name, o.Wait)
 	}
-	return lease, c.tellRefused(w, name, err)
+	err = c.tellRefused(w, name, err)
+	w.recycle()
+	return lease, err
 }
 
 // wait stands in line for the name.
@@ -122,9 +124,12 @@ func (l *Lease) whyInvalid(op string) error {
 // prepare checks the input and makes the waiter. A reentrant acquire that
 // shares a hold has its lease already.
 func (c *Client) prepare(ctx context.Context, name string, o *AcquireOptions) (*waiter, *AcquireOptions, error) {
-	w := &waiter{ctx: ctx, start: driver.Now()}
 	if o == nil {
-		o = &AcquireOptions{}
+		o = &noOptions
+	}
+	w := newWaiter(ctx)
+	if c.props.Bound == driver.ByLease || o.Wait > 0 || c.opts.Observe != nil {
+		w.start = driver.Now() // else only a wait needs it
 	}
 	if err := o.validate(name); err != nil {
 		return w, o, c.errorf("acquire", name, ErrInvalid, err)
@@ -148,6 +153,8 @@ func (c *Client) prepare(ctx context.Context, name string, o *AcquireOptions) (*
 	w.lease = lease
 	return w, o, err
 }
+
+var noOptions AcquireOptions
 
 // able refuses what the store cannot do, before it is asked.
 func (c *Client) able(name string, a ask) error {
@@ -181,13 +188,15 @@ func (c *Client) window(a ask) time.Duration {
 // acquire that meets nobody costs one request and no other goroutine.
 func (ln *line) askInline(w *waiter) {
 	c := ln.c
-	p := c.newPlace(w, ln)
+	first := c.newPlace(w, ln)
+	p := first
 	p.sent = w.start // early enough for law G4, and saves a reading
 	res, err := c.attempt(w.ctx, p, c.queuer != nil && !w.ask.unfair)
 	p = ln.settle(p, res, err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ln.serving = false
+	w.own = p == nil && w.lease != nil && w.lease.hold.owner == first.owner
 	if w.ctx.Err() != nil {
 		ln.remove(w) // he is leaving: nothing more is tried for him (law W1)
 	}

@@ -59,7 +59,8 @@ type Client struct {
 	closed  bool // no new work
 	stopped bool // no new keeping
 
-	lines     map[string]*line        // by key; those with a hold or a waiter
+	lines     map[string]*line        // by key; those with a hold or a waiter, and some idle ones
+	aging     []*line                 // idle ones, oldest first: see line.tidy
 	places    map[driver.Owner]*place // on their way or waiting; signals may concern them
 	holds     map[driver.Owner]*hold  // live, by owner
 	keyed     map[reentrancyKey]*hold // by reentrancy key

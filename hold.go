@@ -45,6 +45,7 @@ type hold struct {
 	// Storage of the first lease, of the many holds that never have another.
 	firstLease Lease
 	firstSlot  [1]*Lease
+	last       driver.ReleaseRequest
 
 	turnLast uint64 // the last waiter of this turn (handover.go)
 	turnEnd  driver.Instant
@@ -64,7 +65,7 @@ func (c *Client) newHold(ln *line, at *place, g driver.Grant, now, deadline driv
 	h.leases = h.firstSlot[:0]
 	c.holds[h.owner] = h
 	ln.holds++
-	h.renewAt = at.sent.Add(cmp.Or(g.Window, at.ask.ttl) / renewFraction)
+	h.renewAt = cmp.Or(at.sent, now).Add(cmp.Or(g.Window, at.ask.ttl) / renewFraction)
 	return h
 }
 

@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -22,6 +23,7 @@ type line struct {
 	reason      error         // why the store did not grant last: ErrHeld, ErrUnavailable…
 	cause       error         // the store's own words for it
 	queue       driver.Queue  // what was learned last
+	aging       bool          // it was idle, and is forgotten if it still is when its turn comes
 	freed       bool          // a hold of ours ended: the name may be free
 	alone       bool          // the last attempt blocked: the next travels alone
 	turn        *hold         // the hold that may be handed over: see handover.go
@@ -57,7 +59,32 @@ type waiter struct {
 	ready chan struct{} // made when the goroutine sleeps; closed when done
 
 	firstPlace place // storage of the first attempt
+	own        bool  // served by that one, on its own goroutine
 }
+
+// waiters are used again when they stood in no line with others: an acquire
+// that meets nobody then leaves less to collect.
+var waiters = sync.Pool{New: func() any { return new(waiter) }}
+
+func newWaiter(ctx context.Context) *waiter {
+	w := waiters.Get().(*waiter) //nolint:errcheck,forcetypeassert // nothing else is put there
+	w.ctx = ctx
+	return w
+}
+
+// recycle puts the waiter back. Only one that was served by its own first
+// attempt on its own goroutine is known to nobody else: not to one that serves
+// the line or hands over, a signal, or the keeper.
+func (w *waiter) recycle() {
+	if w.own {
+		*w = waiter{}
+		waiters.Put(w)
+	}
+}
+
+// idleLines is how many lines with neither hold nor waiter are kept, so that a
+// name that is locked again and again costs no new one each time.
+const idleLines = 64
 
 // line finds or makes the line of a name; under mu.
 func (c *Client) line(n driver.Name) *line {
@@ -69,15 +96,29 @@ func (c *Client) line(n driver.Name) *line {
 	return ln
 }
 
-// tidy forgets the line when nothing is left of it; under mu.
+func (ln *line) idle() bool { return ln.first == nil && ln.holds == 0 && !ln.serving }
+
+// tidy forgets the line when nothing is left of it, sooner or later; under mu.
 func (ln *line) tidy() {
-	if ln.first == nil && ln.holds == 0 && !ln.serving {
-		if ln.turnTimer != nil {
-			ln.turnTimer.Stop()
-		}
-		if ln.c.lines[ln.name.Key] == ln {
-			delete(ln.c.lines, ln.name.Key)
-		}
+	if !ln.idle() || ln.aging {
+		return
+	}
+	if ln.turnTimer != nil {
+		ln.turnTimer.Stop()
+	}
+	ln.turn = nil
+	c := ln.c
+	ln.aging = true
+	c.aging = append(c.aging, ln)
+	if len(c.aging) <= idleLines {
+		return
+	}
+	oldest := c.aging[0]
+	c.aging[0] = nil
+	c.aging = c.aging[1:]
+	oldest.aging = false
+	if oldest.idle() {
+		delete(c.lines, oldest.name.Key)
 	}
 }
 
@@ -157,6 +198,9 @@ func (ln *line) await(w *waiter, wait time.Duration) (*Lease, error) {
 		return w.lease, w.err
 	}
 	w.ready = make(chan struct{})
+	if w.start == 0 {
+		w.start = driver.Now()
+	}
 	c.mu.Unlock()
 
 	long := time.NewTimer(longWait)

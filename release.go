@@ -48,7 +48,8 @@ func (h *hold) release(ctx context.Context, l *Lease) error {
 func (c *Client) giveUp(ctx context.Context, h *hold, l *Lease) error {
 	ln, asking := h.line, h.asking
 	end := driver.Instant(h.deadline.Load())
-	req := driver.ReleaseRequest{Ref: h.ref()}
+	req := &h.last
+	req.Ref = h.ref()
 	if kept := h.granted.Add(h.ask.minHold); h.ask.minHold > 0 && kept.Until() > 0 && h.revoked == nil {
 		if c.props.Bound == driver.ByConnection {
 			c.linger(h, kept)
@@ -71,7 +72,7 @@ func (c *Client) giveUp(ctx context.Context, h *hold, l *Lease) error {
 		defer cancel()
 	}
 	settled(ctx, asking)
-	released, err := c.sendRelease(ctx, &req)
+	released, err := c.sendRelease(ctx, req)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +83,7 @@ func (c *Client) giveUp(ctx context.Context, h *hold, l *Lease) error {
 	case err != nil:
 		kind := c.store.Classify(err)
 		if transient(kind) && !c.stopped {
-			d := &debt{req: req, until: min(end, driver.Now().Add(h.ask.window))}
+			d := &debt{req: *req, until: min(end, driver.Now().Add(h.ask.window))}
 			c.owe(d)
 		}
 		return c.errorf("release", h.name.Full, kindError(kind), err)

@@ -107,7 +107,7 @@ func (c *Client) forget(p *place) {
 func (c *Client) send(ctx context.Context, p *place, queue bool) (driver.AcquireResult, error) {
 	ctx, cancel := c.bounded(ctx, p.ask.ttl)
 	defer cancel()
-	if p.sent == 0 {
+	if p.sent == 0 && (c.props.Bound == driver.ByLease || p.ask.noRenew) {
 		p.sent = driver.Now()
 	}
 	if c.acquires == nil {

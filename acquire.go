@@ -46,9 +46,11 @@ func (c *Client) wait(w *waiter, name string, bound time.Duration) (*Lease, erro
 	ln.push(w)
 	if inline := bound == 0 || c.props.Local; inline && !ln.serving && !ln.turnOpen() {
 		ln.serving = true
+		p := c.newPlace(w, ln)
+		p.sent, p.seen = w.start, w.num // the start is early enough for law G4
 		c.work.Add(1)
 		c.mu.Unlock()
-		ln.askInline(w)
+		ln.askInline(w, p)
 		c.work.Done()
 	} else {
 		ln.stir()
@@ -186,13 +188,10 @@ func (c *Client) window(a ask) time.Duration {
 
 // askInline makes the line's first attempt on the caller's goroutine: an
 // acquire that meets nobody costs one request and no other goroutine.
-func (ln *line) askInline(w *waiter) {
+func (ln *line) askInline(w *waiter, first *place) {
 	c := ln.c
-	first := c.newPlace(w, ln)
-	p := first
-	p.sent = w.start // early enough for law G4, and saves a reading
-	res, err := c.attempt(w.ctx, p, c.queuer != nil && !w.ask.unfair)
-	p = ln.settle(p, res, err)
+	res, err := c.attempt(w.ctx, first, c.queuer != nil && !w.ask.unfair)
+	p := ln.settle(first, res, err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ln.serving = false
@@ -271,10 +270,9 @@ func (c *Client) take(w *waiter, p *place, g driver.Grant) (*Lease, error) {
 		return nil, c.grantError(w.name.Full, err)
 	}
 	h := c.newHold(c.line(p.name), p, g, now, deadline)
-	w.lease = h.addLease(w, now)
-	kin := h.shareWithKin(now)
+	served := h.serve(w, now)
 	c.mu.Unlock()
-	for _, w := range append(kin, w) {
+	for _, w := range served {
 		c.tellAcquired(w, EventAcquired)
 	}
 	return w.lease, nil

@@ -59,14 +59,14 @@ type Client struct {
 	closed  bool // no new work
 	stopped bool // no new keeping
 
-	lines     map[string]*line        // by key; those with a hold or a waiter, and some idle ones
-	aging     []*line                 // idle ones, oldest first: see line.tidy
-	places    map[driver.Owner]*place // on their way or waiting; signals may concern them
-	holds     map[driver.Owner]*hold  // live, by owner
-	keyed     map[reentrancyKey]*hold // by reentrancy key
-	debts     map[*debt]struct{}      // releases that the store still has to answer
-	arrived   uint64                  // number of the latest waiter
-	lingering int                     // holds that MinHold keeps: see hold.linger
+	lines     map[string]*line         // by key; those with a hold or a waiter, and some idle ones
+	aging     []*line                  // idle ones, oldest first: see line.tidy
+	places    map[driver.Owner]*place  // on their way or waiting; signals may concern them
+	holds     map[driver.Owner]*hold   // live, by owner
+	keyed     map[reentrancyKey]*Lease // a live lease with the key
+	debts     map[*debt]struct{}       // releases that the store still has to answer
+	arrived   uint64                   // number of the latest waiter
+	lingering int                      // holds that MinHold keeps: see hold.linger
 	keeper    keeper
 }
 
@@ -78,7 +78,7 @@ func New(store driver.Store, opts *Options) (*Client, error) {
 	c := &Client{
 		store: store, props: store.Properties(),
 		lines: map[string]*line{}, places: map[driver.Owner]*place{}, holds: map[driver.Owner]*hold{},
-		keyed: map[reentrancyKey]*hold{}, debts: map[*debt]struct{}{},
+		keyed: map[reentrancyKey]*Lease{}, debts: map[*debt]struct{}{},
 	}
 	if opts != nil {
 		c.opts = *opts

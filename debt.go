@@ -66,7 +66,7 @@ func (c *Client) pay(d *debt) {
 	c.mu.Lock()
 	now := driver.Now()
 	d.tries++
-	done := false
+	tries, done := d.tries, false
 	switch {
 	case err == nil && d.answered == 0:
 		d.answered = now
@@ -83,7 +83,7 @@ func (c *Client) pay(d *debt) {
 		c.keeper.set(&d.alarm)
 	}
 	c.mu.Unlock()
-	if d.req.Abandon && (done || err != nil && d.tries == 1) {
+	if d.req.Abandon && (done || err != nil && tries == 1) {
 		c.observe(c.life, Event{Kind: EventAbandoned, Name: d.req.Name.Full, Mode: d.req.Mode, Err: err})
 	}
 }

@@ -129,7 +129,7 @@ func (c *Client) adopted(ctx context.Context, p *place, token uint64, res driver
 	if !c.props.FinalTokens {
 		h.seq = uint8(token) //nolint:gosec // the low byte is the local sequence
 	}
-	return h.addLease(&waiter{ask: p.ask, ctx: ctx}, h.granted), nil
+	return h.addLease(&waiter{ask: p.ask, ctx: ctx}, token, h.granted), nil
 }
 
 func (c *Client) parseHandle(text string) (*place, uint64, error) {

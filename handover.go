@@ -12,12 +12,17 @@ import (
 // handed on at most 255 times and for 10 ms, and only to those who already
 // waited when it came; then the process queues again like everybody.
 
-// beginTurn notes who may get the fresh hold handed over; under mu.
-func (h *hold) beginTurn() {
+// beginTurn notes who may get the fresh hold handed over: of permits only those
+// who were there when the grant was surely not yet made, since a later one may
+// have seen another's larger token; under mu.
+func (h *hold) beginTurn(seen uint64) {
 	if h.c.opts.NoLocalHandOver || h.c.props.FinalTokens || !h.ask.handsOver() || h.line.first == nil {
 		return
 	}
 	h.turnLast = h.line.last.num
+	if h.ask.mode != Exclusive {
+		h.turnLast = min(h.turnLast, seen)
+	}
 	h.turnEnd = driver.Now().Add(turnTime)
 	h.line.armTurn(h)
 }
@@ -57,43 +62,41 @@ func (h *hold) inherits(w *waiter) bool {
 }
 
 // passOn hands the hold to the next waiter, if the turn allows; under mu.
-func (h *hold) passOn() (heir *waiter) {
-	heir = h.line.first
+func (h *hold) passOn() (served []*waiter) {
+	heir := h.line.first
 	if heir == nil || !h.inherits(heir) {
 		return nil
 	}
 	h.seq++
 	h.label, h.relabel = heir.label, true
-	h.forgetKey()
-	h.line.resolve(heir, h.addLease(heir, driver.Now()), nil)
-	return heir
+	return h.serve(heir, driver.Now())
 }
 
-// shareWithKin gives the fresh hold to those who wait with the same reentrancy
-// key as its first lease; under mu.
-func (h *hold) shareWithKin(now driver.Instant) (served []*waiter) {
-	if h.key == (reentrancyKey{}) {
-		return nil
+// serve gives a waiter a lease of the hold, with the latest token, and shares
+// it with those who wait with the same reentrancy key; under mu.
+func (h *hold) serve(w *waiter, now driver.Instant) []*waiter {
+	l := h.addLease(w, h.c.fullToken(h.token, h.seq), now)
+	h.line.resolve(w, l, nil)
+	served := []*waiter{w}
+	if w.key == (reentrancyKey{}) {
+		return served
 	}
-	for w := h.line.first; w != nil; {
-		next := w.next
-		if w.key == h.key && (h.ask.mode == Exclusive || w.ask.mode == h.ask.mode) {
-			h.line.resolve(w, h.addLease(w, now), nil)
-			served = append(served, w)
+	for kin := h.line.first; kin != nil; {
+		next := kin.next
+		if kin.key == w.key && (h.ask.mode == Exclusive || kin.ask.mode == h.ask.mode) {
+			h.line.resolve(kin, h.addLease(kin, l.token, now), nil)
+			served = append(served, kin)
 		}
-		w = next
+		kin = next
 	}
 	return served
 }
 
 // addLease gives a waiter its share of the hold; under mu.
-func (h *hold) addLease(w *waiter, now driver.Instant) *Lease {
-	l := newLease(h, w, now)
+func (h *hold) addLease(w *waiter, token uint64, now driver.Instant) *Lease {
+	l := newLease(h, w, token, now)
 	h.leases = append(h.leases, l)
-	if w.key != (reentrancyKey{}) && h.key == (reentrancyKey{}) {
-		h.key = w.key
-		h.c.keyed[w.key] = h
-	}
+	h.c.enterKey(l)
 	h.c.keeper.schedule(h)
 	return l
 }

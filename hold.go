@@ -22,7 +22,6 @@ type hold struct {
 	seq   uint8  // local sequence of the latest lease
 	ask   ask
 	label string
-	key   reentrancyKey
 
 	leases  []*Lease
 	granted driver.Instant
@@ -143,15 +142,7 @@ func (h *hold) retire() {
 	h.deadline.Store(0)
 	h.c.keeper.cancel(&h.alarm)
 	delete(h.c.holds, h.owner)
-	h.forgetKey()
 	h.line.holds--
-}
-
-func (h *hold) forgetKey() {
-	if h.key != (reentrancyKey{}) {
-		delete(h.c.keyed, h.key)
-		h.key = reentrancyKey{}
-	}
 }
 
 // extend notes an answer to a renewal that was sent at sent.
@@ -235,11 +226,11 @@ func (h *hold) askNow(ctx context.Context, l *Lease, op string, ttl time.Duratio
 		return err
 	}
 	defer done()
-	req, err := h.beginAsking(ctx, l, op, ttl)
+	req, bound, err := h.beginAsking(ctx, l, op, ttl)
 	if err != nil {
 		return err
 	}
-	rctx, cancel := c.bounded(ctx, h.ask.ttl)
+	rctx, cancel := c.bounded(ctx, bound)
 	defer cancel()
 	sent := driver.Now()
 	res := c.store.Renew(rctx, []driver.RenewRequest{req})[0]
@@ -265,8 +256,8 @@ func (h *hold) askNow(ctx context.Context, l *Lease, op string, ttl time.Duratio
 }
 
 // beginAsking waits until no other renewal of the hold is on its way, and makes
-// the request.
-func (h *hold) beginAsking(ctx context.Context, l *Lease, op string, ttl time.Duration) (req driver.RenewRequest, err error) {
+// the request. bound is the TTL that bounds its time.
+func (h *hold) beginAsking(ctx context.Context, l *Lease, op string, ttl time.Duration) (req driver.RenewRequest, bound time.Duration, err error) {
 	c := h.c
 	c.mu.Lock()
 	for h.asking != nil && l.cause == nil {
@@ -275,20 +266,20 @@ func (h *hold) beginAsking(ctx context.Context, l *Lease, op string, ttl time.Du
 		select {
 		case <-asking:
 		case <-ctx.Done():
-			return req, c.errorf(op, h.name.Full, ctx.Err(), nil)
+			return req, 0, c.errorf(op, h.name.Full, ctx.Err(), nil)
 		}
 		c.mu.Lock()
 	}
 	defer c.mu.Unlock()
 	if err := l.ended(op); err != nil {
-		return req, err
+		return req, 0, err
 	}
 	if ttl > 0 && h.ask.maxHold > 0 {
 		ttl = max(0, min(ttl, h.granted.Add(h.ask.maxHold).Until()))
 	}
 	h.asking = make(chan struct{})
 	c.keeper.schedule(h)
-	return driver.RenewRequest{Ref: h.ref(), TTL: ttl}, nil
+	return driver.RenewRequest{Ref: h.ref(), TTL: ttl}, h.ask.ttl, nil
 }
 
 // failure makes the error of a request that got none of the answers it may get.

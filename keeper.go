@@ -240,6 +240,9 @@ func (c *Client) tellRenewal(h *hold, kind EventKind, left time.Duration, err er
 // beat sends one batch of heartbeats.
 func (c *Client) beat(batch []*place) {
 	refs, ttl := make([]driver.Ref, len(batch)), MaxTTL
+	c.mu.Lock()
+	seen := c.arrived
+	c.mu.Unlock()
 	for i, p := range batch {
 		refs[i] = p.ref()
 		ttl = min(ttl, p.ask.ttl)
@@ -251,7 +254,7 @@ func (c *Client) beat(batch []*place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, p := range batch {
-		p.beaten(sent, results[i])
+		p.beaten(sent, seen, results[i])
 	}
 }
 

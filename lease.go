@@ -17,6 +17,7 @@ import (
 type Lease struct {
 	hold   *hold
 	token  uint64
+	key    reentrancyKey
 	renews bool // whether this lease wants the hold renewed
 	values leaseValues
 	ctx    context.Context
@@ -113,6 +114,7 @@ func (l *Lease) finish(cause error) {
 	if l.cause == nil {
 		l.cause = cause
 		l.over.Store(true)
+		l.hold.c.leaveKey(l)
 	}
 }
 
@@ -139,7 +141,7 @@ func endKind(cause error) error {
 // fullToken is the fencing token of a grant, or of one that was handed over
 // inside this process: the store's token, then the local sequence.
 func (c *Client) fullToken(token uint64, seq uint8) uint64 {
-	if c.props.FinalTokens {
+	if c.props.FinalTokens || token == 0 {
 		return token
 	}
 	return token<<8 | uint64(seq)
@@ -178,15 +180,12 @@ func (v leaseValues) Value(key any) any {
 }
 
 // newLease makes the lease of a hold for the waiter w; under client.mu.
-func newLease(h *hold, w *waiter, now driver.Instant) *Lease {
+func newLease(h *hold, w *waiter, token uint64, now driver.Instant) *Lease {
 	l := &h.firstLease
 	if l.hold != nil { // in use
 		l = new(Lease)
 	}
-	l.hold, l.renews, l.since = h, !w.ask.noRenew, now
-	if h.token != 0 {
-		l.token = h.c.fullToken(h.token, h.seq)
-	}
+	l.hold, l.token, l.key, l.renews, l.since = h, token, w.key, !w.ask.noRenew, now
 	l.values = leaseValues{context.WithoutCancel(w.ctx), l}
 	l.ctx, l.cancel = context.WithCancelCause(&l.values)
 	return l

@@ -78,8 +78,8 @@ func (p *place) tell(n news) {
 }
 
 // beaten notes the answer to a beat that was sent at sent; under mu.
-func (p *place) beaten(sent driver.Instant, res driver.BeatResult) {
-	if p.ln.c.places[p.owner] != p {
+func (p *place) beaten(sent driver.Instant, seen uint64, res driver.BeatResult) {
+	if p.over {
 		return
 	}
 	switch {
@@ -88,7 +88,9 @@ func (p *place) beaten(sent driver.Instant, res driver.BeatResult) {
 		p.ln.c.keeper.place(&p.alarm, p)
 		p.ln.reason, p.ln.cause = kindError(p.ln.c.store.Classify(res.Err)), res.Err
 	case res.Status == driver.Waiting:
-		p.sent = max(p.sent, sent)
+		if sent > p.sent {
+			p.sent, p.seen = sent, seen
+		}
 		p.ln.reason, p.ln.cause, p.ln.queue = ErrHeld, nil, res.Queue
 		p.plan(res.Queue)
 	case res.Status == driver.Granted:
@@ -107,7 +109,7 @@ func (ln *line) awaitPlace(p *place) bool {
 	c.mu.Unlock()
 	n, ok := ln.awaitNews(p)
 	c.mu.Lock()
-	ln.place = nil
+	ln.place, p.over = nil, true
 	if !ok || n.gone {
 		delete(c.places, p.owner)
 	}
@@ -223,7 +225,13 @@ func (ln *line) lastAttempt(w *waiter) (*Lease, error) {
 		// Somebody of this process is before us, or the store itself would have
 		// let us in.
 	case p != nil:
-		c.beat([]*place{p})
+		beaten := make(chan struct{})
+		c.background(func() { c.beat([]*place{p}); close(beaten) })
+		select {
+		case <-beaten:
+		case <-w.ctx.Done():
+			return ln.leave(w, w.ctx.Err())
+		}
 		c.mu.Lock()
 		granted := len(p.news) > 0 || ln.place != p
 		c.mu.Unlock()
@@ -234,10 +242,14 @@ func (ln *line) lastAttempt(w *waiter) (*Lease, error) {
 			case <-w.ready:
 			case <-timer.C:
 			case <-w.ctx.Done():
+				return ln.leave(w, w.ctx.Err())
 			}
 		}
 	default:
+		c.mu.Lock()
 		p := c.newPlace(w, ln)
+		p.seen = w.num
+		c.mu.Unlock()
 		if res, err := c.attempt(w.ctx, p, false); err == nil && res.Status == driver.Granted {
 			ln.deliver(p, res.Grant)
 		}

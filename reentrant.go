@@ -22,25 +22,27 @@ func (c *Client) reenter(w *waiter, name string, o *AcquireOptions) (*Lease, err
 		return nil, nil
 	}
 	c.mu.Lock()
-	var h *hold
-	if outer != nil && outer.cause == nil {
-		h = outer.hold
+	if outer != nil && outer.cause != nil {
+		outer = nil
 	}
-	if key := (reentrancyKey{w.name.Key, o.Key}); h == nil && o.Key != "" {
-		h = c.keyed[key]
-		w.key = key
+	if o.Key != "" {
+		w.key = reentrancyKey{w.name.Key, o.Key}
+		if outer == nil {
+			outer = c.keyed[w.key]
+		}
 	}
-	if h == nil || h.ended {
+	if outer == nil {
 		c.mu.Unlock()
 		return nil, nil
 	}
+	h := outer.hold
 	if err := c.shareable(h, w, name, o); err != nil {
 		c.mu.Unlock()
 		return nil, err
 	}
 	more := !w.ask.noRenew && h.left() < w.ask.ttl/2 || w.ask.noRenew && h.left() < w.ask.ttl
 	h.ask.ttl = max(h.ask.ttl, w.ask.ttl)
-	l := h.addLease(w, driver.Now())
+	l := h.addLease(w, outer.token, driver.Now())
 	c.mu.Unlock()
 	w.lease = l
 	if more {
@@ -51,6 +53,29 @@ func (c *Client) reenter(w *waiter, name string, o *AcquireOptions) (*Lease, err
 	}
 	c.tellAcquired(w, EventAcquired)
 	return l, nil
+}
+
+// enterKey makes a lease the one that its reentrancy key stands for, if there
+// is none yet; under mu.
+func (c *Client) enterKey(l *Lease) {
+	if l.key != (reentrancyKey{}) && c.keyed[l.key] == nil {
+		c.keyed[l.key] = l
+	}
+}
+
+// leaveKey hands the key of a lease that ended to another of the hold that has
+// it, if there is one; under mu.
+func (c *Client) leaveKey(l *Lease) {
+	if l.key == (reentrancyKey{}) || c.keyed[l.key] != l {
+		return
+	}
+	delete(c.keyed, l.key)
+	for _, other := range l.hold.leases {
+		if other.key == l.key && other.cause == nil {
+			c.keyed[l.key] = other
+			return
+		}
+	}
 }
 
 // shareable says why a hold cannot be shared.

@@ -22,16 +22,16 @@ func (h *hold) release(ctx context.Context, l *Lease) error {
 		return cause
 	}
 	last := h.drop(l)
-	var heir *waiter
+	var heirs []*waiter
 	if last {
-		heir = h.passOn()
+		heirs = h.passOn()
 	}
-	if !last || heir != nil {
+	if !last || heirs != nil {
 		c.mu.Unlock()
 		l.endContext()
 		c.tellReleased(l, nil)
-		if heir != nil {
-			c.tellAcquired(heir, EventHandedOver)
+		for _, w := range heirs {
+			c.tellAcquired(w, EventHandedOver)
 		}
 		return cause
 	}

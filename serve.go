@@ -23,12 +23,17 @@ type place struct {
 	// sent is when the latest request was sent that the store surely handled
 	// before it granted the place: the enqueue or the last beat that was
 	// answered Waiting (law G4).
-	sent  driver.Instant
+	sent driver.Instant
+	// seen is the number of the latest waiter when that request was sent. A grant
+	// of which others may hold a part serves nobody who came later: he may have
+	// seen a larger token already (law G3).
+	seen  uint64
 	alone bool // the attempt before blocked: see committer
 	late  bool // granted for a claim window only, which the keeper extends
 	req   driver.AcquireRequest
 
 	// Under client.mu.
+	over   bool      // its waiting is over: a late answer to a beat does not count
 	lost   bool      // the store said so before we knew that it was ours
 	missed bool      // signals may have been lost while a beat was on its way
 	news   chan news // in the queue: what became of the place; one entry
@@ -41,7 +46,8 @@ type news struct {
 	grant driver.Grant
 }
 
-// newPlace begins an attempt for a waiter, in its line or (nil) in none.
+// newPlace begins an attempt for a waiter, in its line or (nil) in none; under
+// mu where others share the line.
 func (c *Client) newPlace(w *waiter, ln *line) *place {
 	p := &w.firstPlace
 	if p.c != nil { // in use
@@ -173,6 +179,7 @@ func (ln *line) next() *place {
 		return nil
 	}
 	p := ln.c.newPlace(ln.first, ln)
+	p.seen = ln.c.arrived
 	p.alone, ln.alone, ln.freed = ln.alone, false, false
 	return p
 }
@@ -269,6 +276,9 @@ func (ln *line) serveBlocking(p *place, pause *backoff) {
 		ln.cancelUnwanted(ctx, cancel, p.ask)
 	})
 	c.register(p, false)
+	c.mu.Lock()
+	ln.reason, ln.cause = ErrHeld, nil // what the store will say if it does not grant
+	c.mu.Unlock()
 	p.sent = driver.Now()
 	g, err := c.blocker.Block(ctx, p.request(false))
 	unwanted := ctx.Err() != nil
@@ -332,7 +342,7 @@ func (ln *line) deliver(p *place, g driver.Grant) {
 	deadline, err := c.trust(p, g, now)
 	c.mu.Lock()
 	delete(c.places, p.owner)
-	if err != nil || c.closed || p.lost || !ln.wants(p.ask) {
+	if err != nil || c.closed || p.lost || !p.serves(ln.first) {
 		if errors.Is(err, errBadGrant) {
 			ln.fail(p.ask, c.grantError(ln.name.Full, err))
 		}
@@ -340,23 +350,25 @@ func (ln *line) deliver(p *place, g driver.Grant) {
 		c.giveBack(p, g)
 		return
 	}
-	ln.reason, ln.cause, ln.queue = nil, nil, driver.Queue{}
+	ln.reason, ln.cause, ln.queue = ErrHeld, nil, driver.Queue{} // for those behind: by us
 	h := c.newHold(ln, p, g, now, deadline)
-	served := []*waiter{ln.first}
 	h.label = ln.first.label
 	h.relabel = h.label != p.label
-	ln.resolve(ln.first, h.addLease(ln.first, now), nil)
-	served = append(served, h.shareWithKin(now)...)
-	for p.ask.mode == Shared && ln.wants(p.ask) && h.seq < turnHandOvers {
+	served := h.serve(ln.first, now)
+	for p.ask.mode == Shared && p.serves(ln.first) && h.seq < turnHandOvers {
 		h.seq++
-		served = append(served, ln.first)
-		ln.resolve(ln.first, h.addLease(ln.first, now), nil)
+		served = append(served, h.serve(ln.first, now)...)
 	}
-	h.beginTurn()
+	h.beginTurn(p.seen)
 	c.mu.Unlock()
 	for _, w := range served {
 		c.tellAcquired(w, EventAcquired)
 	}
+}
+
+// serves tells whether a grant of the place may go to w.
+func (p *place) serves(w *waiter) bool {
+	return w != nil && w.ask == p.ask && (p.ask.mode == Exclusive || w.num <= p.seen)
 }
 
 func (c *Client) tellAcquired(w *waiter, kind EventKind) {

@@ -153,7 +153,10 @@ func TestCloseWithinList(t *testing.T) {
 		if _, err := c.Acquire(t.Context(), "x", nil); err != nil {
 			t.Fatal(err)
 		}
-		for range c.List(t.Context(), "") {
+		for _, err := range c.List(t.Context(), "") {
+			if err != nil {
+				t.Fatal(err)
+			}
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}

@@ -48,7 +48,7 @@ type call[Q, A any] struct {
 // A request that blocked once is sent alone. If ctx ends while the request
 // still waits for a flight it is not sent (Canceled); later, it may still be
 // applied (Indeterminate).
-func (g *committer[Q, A]) do(ctx context.Context, req Q, alone bool) (A, error) {
+func (g *committer[Q, A]) do(ctx context.Context, req Q, blocked bool) (A, error) {
 	shard := g.c.shard(g.ref(req))
 	g.mu.Lock()
 	l := g.lanes[shard]
@@ -60,11 +60,12 @@ func (g *committer[Q, A]) do(ctx context.Context, req Q, alone bool) (A, error) 
 		l.flying++
 		g.mu.Unlock()
 		defer g.land(shard, l)
-		ctx, cancel := context.WithTimeout(ctx, g.timeout([]Q{req}))
+		alone := []Q{req}
+		sctx, cancel := context.WithTimeout(ctx, g.timeout(alone))
 		defer cancel()
-		return g.send(ctx, []Q{req})[0], nil
+		return g.send(sctx, alone)[0], nil
 	}
-	call := &call[Q, A]{req: req, alone: alone, done: make(chan struct{})}
+	call := &call[Q, A]{req: req, alone: blocked, done: make(chan struct{})}
 	l.queue = append(l.queue, call)
 	g.mu.Unlock()
 	select {

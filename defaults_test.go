@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -50,7 +51,7 @@ func defaultsPage() string {
 		{"pause between attempts, where there is no queue", fmt.Sprintf("doubles from %v to %v, half of it by chance", pollMin, pollMax)},
 		{"a wait that is logged and told to hooks", fmt.Sprintf("over %v", longWait)},
 		{"longest name, label", fmt.Sprintf("%d bytes, %d bytes", MaxNameBytes, MaxLabelBytes)},
-		{"largest limit of a semaphore", fmt.Sprint(MaxPermits)},
+		{"largest limit of a semaphore", strconv.Itoa(MaxPermits)},
 	} {
 		fmt.Fprintf(&b, "| %s | %s |\n", row.what, row.value)
 	}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -36,7 +34,7 @@ func filePair(dir string) comparison {
 				if err != nil {
 					return 0, nil, err
 				}
-				defer locks.Close()
+				defer closeClient(locks)
 				return timePairs(holdfastPair(locks))
 			}},
 		},
@@ -125,12 +123,4 @@ func command(dir string) comparison {
 		},
 		targets: []target{{contestant: "holdfast run NAME -- true", more: "ms over flock(1)", atMost: 10}},
 	}
-}
-
-func scratch() (dir string, cleanup func(), err error) {
-	dir, err = os.MkdirTemp("", "holdfast-bench-")
-	if err != nil {
-		return "", nil, fmt.Errorf("scratch folder: %w", err)
-	}
-	return dir, func() { _ = os.RemoveAll(dir) }, nil
 }

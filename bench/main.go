@@ -48,25 +48,40 @@ func main() {
 	}
 	write := flag.String("write", "", "also write the results, as Markdown, to this file")
 	flag.Parse()
+	dir, err := os.MkdirTemp("", "holdfast-bench-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	status := compare(dir, flag.Args(), *write)
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
+	os.Exit(status)
+}
+
+// compare measures what was asked for, in a scratch folder.
+func compare(dir string, words []string, write string) (status int) {
 	out := &report{}
 	out.printf("Measured %s on %d cores, %s, median of %d interleaved rounds.\n\n", time.Now().Format("2006-01-02"), runtime.NumCPU(), runtime.Version(), rounds)
 	missed := 0
-	for _, c := range comparisons() {
-		if !chosen(c.name, flag.Args()) {
+	for _, c := range comparisons(dir) {
+		if !chosen(c.name, words) {
 			continue
 		}
 		if err := c.measure(out, &missed); err != nil {
 			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", c.name, err)
-			os.Exit(1)
+			return 1
 		}
 	}
-	if *write != "" {
-		if err := os.WriteFile(*write, []byte(header+out.text.String()), 0o600); err != nil {
+	if write != "" {
+		if err := os.WriteFile(write, []byte(header+out.text.String()), 0o600); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
+			return 1
 		}
 	}
 	fmt.Printf("%d targets missed\n", missed)
+	return 0
 }
 
 func chosen(name string, words []string) bool {
@@ -136,9 +151,9 @@ func (t target) judge(out *report, figures map[string][]float64, more map[string
 		got /= median(figures[t.over])
 		what += " to " + t.over
 	}
-	bound, ok := fmt.Sprintf("at most %s", number(t.atMost)), got <= t.atMost
+	bound, ok := "at most "+number(t.atMost), got <= t.atMost
 	if t.atLeast != 0 {
-		bound, ok = fmt.Sprintf("at least %s", number(t.atLeast)), got >= t.atLeast
+		bound, ok = "at least "+number(t.atLeast), got >= t.atLeast
 	}
 	verdict := "reached"
 	if !ok {

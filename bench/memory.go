@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -13,13 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
-// comparisons is all there is to measure.
-func comparisons() []comparison {
-	dir, cleanup, err := scratch()
-	if err != nil {
-		panic(err)
-	}
-	_ = cleanup // the folder is small, and in the system's temporary one
+// comparisons is all there is to measure; dir is for files.
+func comparisons(dir string) []comparison {
 	return []comparison{filePair(dir), fileContended(dir), localHandOver(), valid(), held(), command(dir)}
 }
 
@@ -32,7 +28,7 @@ func localHandOver() comparison {
 			if err != nil {
 				return 0, nil, err
 			}
-			defer locks.Close()
+			defer closeClient(locks)
 			return handOvers(locks, 256)
 		}}},
 		targets: []target{{contestant: ours, atLeast: 100_000}},
@@ -79,7 +75,7 @@ func valid() comparison {
 				if err != nil {
 					return 0, nil, err
 				}
-				defer locks.Close()
+				defer closeClient(locks)
 				lease, err := locks.Acquire(context.Background(), "valid", nil)
 				if err != nil {
 					return 0, nil, err
@@ -101,14 +97,14 @@ func held() comparison {
 			if err != nil {
 				return 0, nil, err
 			}
-			defer locks.Close()
+			defer closeClient(locks)
 			for i := range leases {
 				if _, err := locks.Acquire(context.Background(), fmt.Sprintf("held/%d", i), nil); err != nil {
 					return 0, nil, err
 				}
 			}
 			before := cpuTime()
-			time.Sleep(watch)
+			<-time.After(watch)
 			return float64(cpuTime()-before) / float64(watch) * 100, nil, nil
 		}}},
 		targets: []target{{contestant: ours, atMost: 1}},
@@ -121,4 +117,10 @@ func cpuTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func closeClient(locks *holdfast.Client) {
+	if err := locks.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
 }

@@ -91,7 +91,7 @@ func startWorker(kind, path string, callers int) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(context.Background(), exe, kind, path, strconv.Itoa(callers)) //nolint:gosec // it is us
+	cmd := exec.CommandContext(context.Background(), exe, kind, path, strconv.Itoa(callers))
 	cmd.Env = append(os.Environ(), workerEnv+"=1")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()

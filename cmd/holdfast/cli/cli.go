@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// The exit statuses. Between 1 and 255 all others are a command's own.
+const (
+	exitOK          = 0
+	exitNo          = 1   // the answer is no: not held, another hold, a law broken
+	exitUsage       = 64  // the call can never work
+	exitUnavailable = 69  // the store cannot be used
+	exitInternal    = 70  // the guard could not be started
+	exitBusy        = 75  // somebody else holds the name
+	exitTimeout     = 76  // the wait ran out
+	exitLost        = 77  // the lock was lost
+	exitMaxRun      = 124 // --max-run, as timeout(1)
+	exitCannotRun   = 126 // as the shell
+	exitNotFound    = 127
+	exitSignal      = 128 // + n: died of signal n
+)
+
+// app is one call of the program.
+type app struct {
+	environ               []string
+	stdin, stdout, stderr *os.File
+
+	command     string // the verb
+	json, quiet bool
+}
+
+// verb is one command.
+type verb struct {
+	name, args, summary string
+	main                func(*app, []string) int
+}
+
+// verbs is a func since the table and the completion, which prints it, refer to each
+// other.
+func verbs() []verb {
+	return []verb{
+		{"run", "NAME -- COMMAND [ARG...]", "run a command under the lock", (*app).runMain},
+		{"cron", "NAME -- COMMAND [ARG...]", "the same for a job that many hosts start: one runs it, the others skip it", (*app).cronMain},
+		{"ls", "[PREFIX]", "list the names that are held or waited for", (*app).lsMain},
+		{"show", "NAME", "show who holds a name and who waits for it", (*app).showMain},
+		{"watch", "[PREFIX]", "print acquisitions, releases and breaks as they happen", (*app).watchMain},
+		{"break", "NAME --token N --reason TEXT", "revoke somebody's hold", (*app).breakMain},
+		{"acquire", "NAME", "acquire and print a handle, for scripts", (*app).acquireMain},
+		{"renew", "HANDLE", "extend the lease of a handle", (*app).renewMain},
+		{"release", "HANDLE", "release the lease of a handle", (*app).releaseMain},
+		{"check", "HANDLE", "tell whether a handle still holds", (*app).checkMain},
+		{"doctor", "", "say what the store promises, and prove it", (*app).doctorMain},
+		{"version", "", "print the version and the stores that are built in", (*app).versionMain},
+		{"completion", "bash|zsh|fish", "print a completion script", (*app).completionMain},
+	}
+}
+
+// Main is the program: args without its name, env as os.Environ gives it. It
+// returns the exit status. A command that it runs gets stdin, stdout and
+// stderr as they are.
+func Main(args, env []string, stdin, stdout, stderr *os.File) int {
+	a := &app{environ: env, stdin: stdin, stdout: stdout, stderr: stderr}
+	if len(args) == 0 {
+		a.usage(stderr)
+		return exitUsage
+	}
+	switch args[0] {
+	case "help", "--help", "-h", "-help":
+		a.usage(stdout)
+		return exitOK
+	case "--version", "-version":
+		args[0] = "version"
+	}
+	for _, v := range verbs() {
+		if v.name == args[0] {
+			a.command = v.name
+			return v.main(a, args[1:])
+		}
+	}
+	fmt.Fprintf(stderr, "holdfast: unknown command %q\n", args[0])
+	a.usage(stderr)
+	return exitUsage
+}
+
+func (a *app) usage(to *os.File) {
+	fmt.Fprintln(to, "Usage: holdfast COMMAND [FLAG...]\n\nCommands:")
+	for _, v := range verbs() {
+		fmt.Fprintf(to, "  %-38s %s\n", strings.TrimSpace(v.name+" "+v.args), v.summary)
+	}
+	fmt.Fprintln(to, "\nholdfast COMMAND --help lists a command's flags.")
+}
+
+// getenv reads a variable of the environment that Main was given.
+func (a *app) getenv(name string) string {
+	value := ""
+	for _, e := range a.environ {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			value = v // the last one counts, as for the shell
+		}
+	}
+	return value
+}

@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/drivertest"
+)
+
+func (a *app) doctorMain(args []string) int {
+	var c common
+	f := a.newFlags()
+	f.common(&c)
+	rest, done := f.parse(args)
+	if done {
+		return exitOK
+	}
+	if len(rest) > 0 {
+		f.problem("too many arguments: %s", strings.Join(quoted(rest), " "))
+	}
+	if f.failed() {
+		return exitUsage
+	}
+	signals := catchSignals()
+	defer signals.stop()
+	ctx, stop := signals.context()
+	defer stop()
+	d, err := a.examine(ctx, &c)
+	if ctx.Err() != nil {
+		return interrupted(ctx)
+	}
+	if err != nil {
+		return a.fail(err)
+	}
+	if a.json {
+		a.print(d)
+	} else {
+		a.printVerdict(d)
+	}
+	if !d.OK {
+		return exitNo
+	}
+	return exitOK
+}
+
+// diagnosis is what doctor found.
+type diagnosis struct {
+	Store     string      `json:"store"`
+	URL       string      `json:"url"`
+	Class     string      `json:"class"`
+	Promise   string      `json:"promise"`
+	LivesBy   string      `json:"lives_by"`
+	OneHost   bool        `json:"one_host"`
+	Abilities []string    `json:"abilities"`
+	Missing   []string    `json:"missing"`
+	Warnings  []string    `json:"warnings"`
+	Laws      []lawResult `json:"laws"`
+	OK        bool        `json:"ok"`
+}
+
+// lawResult is one case of the conformance suite.
+type lawResult struct {
+	ID      string `json:"id"`
+	Law     string `json:"law"`
+	Rule    string `json:"rule"`
+	OK      bool   `json:"ok"`
+	Skipped string `json:"skipped,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+// examine looks at the store's promises and proves them on it.
+func (a *app) examine(ctx context.Context, c *common) (*diagnosis, error) {
+	client, at, err := a.open(ctx, c, holdfast.Options{})
+	if err != nil {
+		return nil, err
+	}
+	d := describe(client.Properties(), at)
+	if cerr := client.Close(); cerr != nil {
+		return nil, cerr
+	}
+	if !a.json {
+		a.printPromises(d)
+	}
+	u, err := url.Parse(at.url)
+	if err != nil {
+		return nil, err
+	}
+	query := u.Query()
+	query.Del("prefix") // the library's, not the store's
+	u.RawQuery = query.Encode()
+	harness := drivertest.Harness{New: func(ctx context.Context) (driver.Store, error) { return driver.Open(ctx, u, nil) }}
+	err = drivertest.Check(ctx, harness, func(r drivertest.Result) {
+		law := lawResult{ID: r.ID, Law: r.Law, Rule: r.Rule, OK: r.Err == nil, Skipped: r.Skipped}
+		if r.Err != nil {
+			law.Error = r.Err.Error()
+		}
+		d.Laws = append(d.Laws, law)
+		if !a.json {
+			a.printLaw(&law)
+		}
+	})
+	d.OK = err == nil
+	if err != nil && len(d.Laws) == 0 {
+		return nil, &holdfast.Error{Op: "doctor", Store: d.Store, Kind: holdfast.ErrUnavailable, Err: err}
+	}
+	return d, nil
+}
+
+// classWords say what a guarantee class means.
+var classWords = map[driver.Class]string{
+	driver.ClassNone: "nothing is promised: when the store is down, everybody gets in",
+	driver.ClassD:    "best effort: a fault that is documented may let two in",
+	driver.ClassC:    "one server and a lease: two never hold a name while the server keeps its data and its clock is not set",
+	driver.ClassB:    "one server and a session: two never hold a name while the server lives",
+	driver.ClassA:    "consensus: two never hold a name while a majority of the servers lives",
+}
+
+func describe(p driver.Properties, at place) *diagnosis {
+	d := &diagnosis{
+		Store: p.Store, URL: at.shown, Class: p.Class.String(), Promise: classWords[p.Class], OneHost: p.OneHost,
+		LivesBy:  "a lease: a dead holder's lock is free when its TTL is over",
+		Warnings: append([]string{}, p.Warnings...), Abilities: []string{}, Missing: []string{}, Laws: []lawResult{},
+	}
+	if p.Bound == driver.ByConnection {
+		d.LivesBy = "the holder's process or connection: the lock is free when that ends"
+	}
+	for _, ability := range []struct {
+		name string
+		has  bool
+	}{
+		{"fencing tokens", p.Fencing},
+		{"waiters in order of arrival", p.Fair},
+		{"shared holds", p.Shared},
+		{"semaphores", p.Permits},
+		{"handles", p.Handles},
+		{"break", p.Break},
+		{"list", p.List},
+		{"inspect", p.Inspect},
+	} {
+		list := &d.Missing
+		if ability.has {
+			list = &d.Abilities
+		}
+		*list = append(*list, ability.name)
+	}
+	return d
+}
+
+func (a *app) printPromises(d *diagnosis) {
+	out := a.stdout
+	fmt.Fprintf(out, "store     %s, %s\n", d.Store, printable(d.URL))
+	fmt.Fprintf(out, "class     %s: %s\n", d.Class, d.Promise)
+	fmt.Fprintf(out, "lives by  %s\n", d.LivesBy)
+	if d.OneHost {
+		fmt.Fprintln(out, "reach     this host only: processes of other hosts are not excluded")
+	}
+	fmt.Fprintf(out, "has       %s\n", cmp.Or(strings.Join(d.Abilities, ", "), "nothing beside an exclusive lock"))
+	if len(d.Missing) > 0 {
+		fmt.Fprintf(out, "has not   %s\n", strings.Join(d.Missing, ", "))
+	}
+	for _, w := range d.Warnings {
+		fmt.Fprintf(out, "unsafe    %s\n", printable(w))
+	}
+	fmt.Fprintln(out, "\nProof, with two clients:")
+}
+
+func (a *app) printLaw(l *lawResult) {
+	switch {
+	case l.Skipped != "":
+		fmt.Fprintf(a.stdout, "  skipped  %-6s %s (%s)\n", l.ID, l.Rule, l.Skipped)
+	case l.OK:
+		if !a.quiet {
+			fmt.Fprintf(a.stdout, "  holds    %-6s %s\n", l.ID, l.Rule)
+		}
+	default:
+		fmt.Fprintf(a.stdout, "  BROKEN   %-6s %s\n           %s\n", l.ID, l.Rule, strings.ReplaceAll(printable(l.Error), "\\n", "\n           "))
+	}
+}
+
+func (a *app) printVerdict(d *diagnosis) {
+	broken, skipped := 0, 0
+	for i := range d.Laws {
+		switch {
+		case d.Laws[i].Skipped != "":
+			skipped++
+		case !d.Laws[i].OK:
+			broken++
+		}
+	}
+	text := fmt.Sprintf("\n%d rules hold", len(d.Laws)-broken-skipped)
+	if broken > 0 {
+		text += fmt.Sprintf(", %d are broken", broken)
+	}
+	if skipped > 0 {
+		text += fmt.Sprintf(", %d were skipped", skipped)
+	}
+	if len(d.Warnings) > 0 {
+		text += fmt.Sprintf("; %d unsafe settings, see above", len(d.Warnings))
+	}
+	fmt.Fprintln(a.stdout, text+".")
+}

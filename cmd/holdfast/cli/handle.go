@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// handleOptions are what acquire, renew, release and check were asked to do.
+type handleOptions struct {
+	common
+	lock         lockOptions
+	name, handle string
+}
+
+func (a *app) acquireMain(args []string) int {
+	o := &handleOptions{}
+	f := a.newFlags()
+	f.common(&o.common)
+	o.lock.define(f)
+	rest, done := f.parse(args)
+	if done {
+		return exitOK
+	}
+	o.name = f.name(rest)
+	o.lock.validate(f)
+	if f.failed() {
+		return exitUsage
+	}
+	return a.withHandles(o, a.acquire)
+}
+
+func (a *app) renewMain(args []string) int   { return a.handleMain(args, a.renew) }
+func (a *app) releaseMain(args []string) int { return a.handleMain(args, a.release) }
+func (a *app) checkMain(args []string) int   { return a.handleMain(args, a.check) }
+
+// handleMain reads the arguments of a command that takes a handle.
+func (a *app) handleMain(args []string, do handleFunc) int {
+	o := &handleOptions{}
+	f := a.newFlags()
+	f.common(&o.common)
+	if a.command == "renew" {
+		f.duration(&o.lock.ttl, "ttl", holdfast.MinTTL, "extend it to so much `time` from now; default 30s")
+	}
+	rest, done := f.parse(args)
+	if done {
+		return exitOK
+	}
+	if env := a.getenv("HOLDFAST_HANDLE"); len(rest) == 0 && env != "" {
+		rest = []string{env}
+	}
+	o.handle = f.one("HANDLE (or HOLDFAST_HANDLE)", rest)
+	if f.failed() {
+		return exitUsage
+	}
+	return a.withHandles(o, do)
+}
+
+// handleFunc does one of the commands on an open store.
+type handleFunc func(context.Context, *holdfast.Client, *handleOptions) error
+
+// withHandles opens the store for one of them.
+func (a *app) withHandles(o *handleOptions, do handleFunc) int {
+	signals := catchSignals()
+	defer signals.stop()
+	ctx, done := signals.context()
+	defer done()
+	client, _, err := a.open(ctx, &o.common, holdfast.Options{TTL: o.lock.ttl})
+	if err != nil {
+		return a.fail(err)
+	}
+	if p := client.Properties(); !p.Handles {
+		_ = client.Close() // it holds nothing
+		return a.fail(&holdfast.Error{
+			Op: a.command, Store: p.Store, Kind: holdfast.ErrUnsupported,
+			Err: fmt.Errorf("the %s store has no handles: its locks live by their process; use holdfast run", p.Store),
+		})
+	}
+	err = calledOff(ctx, do(ctx, client, o))
+	if cerr := client.Close(); err == nil {
+		err = cerr
+	}
+	if sig, ok := errors.AsType[signalError](err); ok {
+		return exitSignal + int(sig)
+	}
+	if err != nil {
+		return a.refused(&runOptions{name: o.name, lock: o.lock}, err)
+	}
+	return exitOK
+}
+
+func (a *app) acquire(ctx context.Context, client *holdfast.Client, o *handleOptions) error {
+	opts := o.lock.options()
+	acquire := client.Acquire
+	if o.lock.try {
+		acquire = client.TryAcquire
+	}
+	lease, err := acquire(ctx, o.name, opts)
+	if err != nil {
+		return err
+	}
+	return a.handOut(lease)
+}
+
+// handOut ends the lease here and prints its handle.
+func (a *app) handOut(lease *holdfast.Lease) error {
+	left := time.Duration(0)
+	if end, ok := lease.Deadline(); ok {
+		left = time.Until(end)
+	}
+	handle, err := lease.Handle()
+	if err != nil {
+		return err
+	}
+	token := strconv.FormatUint(lease.Token(), 10)
+	if a.json {
+		a.print(map[string]any{
+			"name": lease.Name(), "handle": handle, "token": token, "owner": lease.Owner(), "left_ms": left.Milliseconds(),
+		})
+		return nil
+	}
+	fmt.Fprintf(a.stdout, "HOLDFAST_HANDLE=%s\nHOLDFAST_TOKEN=%s\nHOLDFAST_NAME=%s\n", shellQuote(handle), token, shellQuote(lease.Name()))
+	return nil
+}
+
+// shellQuote makes a word of any text for sh.
+func shellQuote(s string) string {
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func (a *app) renew(ctx context.Context, client *holdfast.Client, o *handleOptions) error {
+	lease, err := client.Adopt(ctx, o.handle)
+	if err != nil {
+		return err
+	}
+	if err := lease.Renew(ctx, cmp.Or(o.lock.ttl, holdfast.DefaultTTL)); err != nil {
+		_, herr := lease.Handle() // it stays as it was, for another try
+		return errors.Join(err, herr)
+	}
+	return a.handOut(lease)
+}
+
+func (a *app) release(ctx context.Context, client *holdfast.Client, o *handleOptions) error {
+	lease, err := client.Adopt(ctx, o.handle)
+	if err != nil {
+		return err
+	}
+	return lease.Release(ctx)
+}
+
+// check adopts, which asks the store and extends the lease.
+func (a *app) check(ctx context.Context, client *holdfast.Client, o *handleOptions) error {
+	lease, err := client.Adopt(ctx, o.handle)
+	if err != nil {
+		return err
+	}
+	if a.quiet {
+		_, err = lease.Handle()
+		return err
+	}
+	return a.handOut(lease)
+}

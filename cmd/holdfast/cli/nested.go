@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/guard"
+)
+
+// enclosing is a live run of the same name in the same store around this one.
+type enclosing struct {
+	env []string // the variables that it gave its command
+}
+
+// enclosing looks for one. A variable proves nothing: it may have come from a
+// run long over, through a terminal multiplexer or a service manager. So the
+// guard has to be our ancestor, the process that it started has to carry the
+// owner, and the store has to say that this owner holds the name. It returns
+// nil if there is none.
+func (a *app) enclosing(o *runOptions) (*enclosing, error) {
+	if a.getenv("HOLDFAST_OWNER") == "" {
+		return nil, nil //nolint:nilnil // documented: there is none
+	}
+	at, err := o.place()
+	if err != nil {
+		return nil, err
+	}
+	for pid := os.Getpid(); pid > 1; {
+		parent := guard.Parent(pid)
+		if guard.Is(parent) {
+			env := environOf(pid)
+			if env["HOLDFAST_NAME"] == o.name && env["HOLDFAST_STORE"] == at.shown {
+				return a.proven(o, env)
+			}
+		}
+		pid = parent
+	}
+	return nil, nil //nolint:nilnil // documented: there is none
+}
+
+// proven asks the store whether the owner of an enclosing run holds the name.
+func (a *app) proven(o *runOptions, env map[string]string) (*enclosing, error) {
+	client, _, err := a.open(context.Background(), &o.common, holdfast.Options{TTL: o.lock.ttl})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = client.Close() }() // it held nothing
+	record, err := client.Inspect(context.Background(), o.name)
+	if err != nil && !errors.Is(err, holdfast.ErrUnsupported) {
+		return nil, err
+	}
+	holds := errors.Is(err, holdfast.ErrUnsupported) // then the living guard has to do
+	for i := range record.Holders {
+		h := &record.Holders[i]
+		if h.Owner != env["HOLDFAST_OWNER"] {
+			continue
+		}
+		holds = true
+		if h.Mode == holdfast.Shared && !o.lock.shared && o.lock.slots == 0 {
+			return nil, &holdfast.Error{
+				Op: "run", Name: o.name, Kind: holdfast.ErrConflict,
+				Err: errors.New("an enclosing run holds it shared: waiting for it would never end"),
+			}
+		}
+	}
+	if !holds {
+		return nil, nil //nolint:nilnil // documented: there is none
+	}
+	e := &enclosing{}
+	for _, name := range []string{"HOLDFAST_NAME", "HOLDFAST_TOKEN", "HOLDFAST_OWNER", "HOLDFAST_STORE"} {
+		e.env = append(e.env, name+"="+env[name])
+	}
+	return e, nil
+}
+
+// environOf reads the environment that a process was started with; nil if we
+// may not.
+func environOf(pid int) map[string]string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return nil
+	}
+	env := map[string]string{}
+	for e := range strings.SplitSeq(string(b), "\x00") {
+		if name, value, ok := strings.Cut(e, "="); ok {
+			env[name] = value
+		}
+	}
+	return env
+}

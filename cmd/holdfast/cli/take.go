@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// held is what a command runs under: a lease of ours, or none if an enclosing
+// run of the same name has one.
+type held struct {
+	a      *app
+	client *holdfast.Client
+	lease  *holdfast.Lease
+	at     place
+	env    []string      // the variables that tell the command of it
+	locks  []*os.File    // descriptors that hold the lock
+	renews chan struct{} // the deadline may have moved
+}
+
+// errStoreSilent is why a wait was called off that the store does not answer.
+var errStoreSilent = errors.New("the store does not answer")
+
+// take acquires the lock for holdfast run.
+func (a *app) take(o *runOptions, parent *enclosing, signals *signals) (*held, error) {
+	if parent != nil {
+		return &held{a: a, env: parent.env}, nil
+	}
+	ctx, done := signals.context()
+	defer done()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	h := &held{a: a, renews: make(chan struct{}, 1)}
+	w := &waitTeller{a: a, name: o.name, label: o.lock.label}
+	client, at, err := a.open(ctx, &o.common, holdfast.Options{
+		TTL: o.lock.ttl,
+		Observe: func(_ context.Context, e holdfast.Event) {
+			h.observe(&e, w, giveUp)
+		},
+	})
+	if err != nil {
+		return nil, calledOff(ctx, err)
+	}
+	h.client, h.at = client, at
+	for _, warning := range client.Properties().Warnings {
+		a.say("warning", warning, nil)
+	}
+	stop := w.start(client)
+	if o.lock.try {
+		h.lease, err = client.TryAcquire(ctx, o.name, o.lock.options())
+	} else {
+		h.lease, err = client.Acquire(ctx, o.name, o.lock.options())
+	}
+	stop()
+	if err == nil {
+		err = h.prepare(o)
+	}
+	if err != nil {
+		_ = client.Close() // nothing is held; the reason is told already
+		return nil, calledOff(ctx, err)
+	}
+	return h, nil
+}
+
+// calledOff puts a signal, or our own reason, before what it led to.
+func calledOff(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if sig, ok := errors.AsType[signalError](cause); ok {
+		return sig
+	}
+	if errors.Is(cause, errStoreSilent) {
+		return fmt.Errorf("%w: %w", holdfast.ErrUnavailable, cause)
+	}
+	return err
+}
+
+// observe hears from the client what concerns the hold and the wait.
+func (h *held) observe(e *holdfast.Event, w *waitTeller, giveUp context.CancelCauseFunc) {
+	switch e.Kind {
+	case holdfast.EventRenewed:
+		select {
+		case h.renews <- struct{}{}:
+		default:
+		}
+	case holdfast.EventLongWait:
+		if e.Err != nil && e.Holder == nil {
+			giveUp(fmt.Errorf("%w for %v: %w", errStoreSilent, short(e.Took), e.Err))
+			return
+		}
+		w.long(e)
+	default:
+	}
+}
+
+// prepare readies what the guard and the command get of the lease.
+func (h *held) prepare(o *runOptions) error {
+	h.env = []string{
+		"HOLDFAST_NAME=" + o.name,
+		"HOLDFAST_TOKEN=" + strconv.FormatUint(h.lease.Token(), 10),
+		"HOLDFAST_OWNER=" + h.lease.Owner(),
+		"HOLDFAST_STORE=" + h.at.shown,
+	}
+	inheritor, ok := h.client.Store().(driver.Inheritor)
+	if !ok {
+		return nil
+	}
+	owner, err := parseOwner(h.lease.Owner())
+	if err == nil {
+		h.locks, err = inheritor.Inherit(owner)
+	}
+	return err
+}
+
+// closeLocks closes our copies of the descriptors that hold the lock.
+func (h *held) closeLocks() {
+	for _, f := range h.locks {
+		_ = f.Close()
+	}
+	h.locks = nil
+}
+
+// giveBack releases. A store that does not answer is told of, but the result of
+// the command is not lost to that. A name that has to stay taken for a while
+// longer is waited for, unless a signal calls that off.
+func (h *held) giveBack(signals *signals) {
+	h.closeLocks()
+	if h.client == nil {
+		return
+	}
+	ctx, done := signals.context()
+	defer done()
+	closed := make(chan error, 1)
+	go func() {
+		err := h.lease.Release(context.WithoutCancel(ctx))
+		if errors.Is(err, holdfast.ErrLost) {
+			err = nil // told already
+		}
+		closed <- errors.Join(err, h.client.Close())
+	}()
+	select {
+	case err := <-closed:
+		if err != nil {
+			h.a.report("release", "the lock may stay taken until its TTL is over: "+printable(err.Error()), nil)
+		}
+	case <-ctx.Done():
+		h.a.say("release", "interrupted: the name is freed before its --min-hold where the store is bound to this process", nil)
+	}
+}
+
+// until is when the lease ends; false if it has no end of its own.
+func (h *held) until() (time.Duration, bool) {
+	if h.lease == nil {
+		return 0, false
+	}
+	end, ok := h.lease.Deadline()
+	return time.Until(end), ok
+}

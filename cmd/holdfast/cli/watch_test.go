@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+func TestWatcher(t *testing.T) {
+	var got []string
+	w := watcher{print: func(c *change) {
+		switch c.Event {
+		case "gap":
+			got = append(got, "gap "+short(c.gap))
+		case "error":
+			got = append(got, "error "+c.Error)
+		default:
+			got = append(got, fmt.Sprintf("%s %s %s", c.Event, c.Name, c.Holder.Owner))
+		}
+	}}
+	now := time.Now()
+	look := func(after time.Duration, err error, holds ...string) {
+		now = now.Add(after)
+		var records []holdfast.Record
+		for _, h := range holds {
+			name, owner, _ := strings.Cut(h, " ")
+			owner, broken := strings.CutSuffix(owner, " broken")
+			holder := holdfast.Holder{Owner: owner, Mode: holdfast.Exclusive}
+			if broken {
+				holder.Broken = "x"
+			}
+			records = append(records, holdfast.Record{Name: name, Holders: []holdfast.Holder{holder}})
+		}
+		w.look(now, records, err)
+	}
+	const tick = 250 * time.Millisecond
+	look(tick, nil, "L a")
+	look(tick, nil, "L a", "M b")
+	look(tick, nil, "L c", "M b broken") // from a to c between two looks
+	look(tick, nil, "L c", "M b broken")
+	look(2100*time.Millisecond, nil, "L c")
+	look(tick, errors.New("down"))
+	look(tick, errors.New("down"))
+	look(tick, nil, "L c")
+	look(tick, nil)
+	want := []string{
+		"held L a", "acquired M b", "released L a", "acquired L c", "broken M b",
+		"gap 2.1s", "released M b", "error down", "gap 750ms", "released L c",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}

@@ -1,0 +1,15 @@
+// Command holdfast runs programs under a distributed lock, and shows and frees
+// locks. See docs/command.md.
+package main
+
+import (
+	"os"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/cli"
+	_ "github.com/holdfast-go/holdfast/filelock"
+	_ "github.com/holdfast-go/holdfast/memlock"
+)
+
+func main() {
+	os.Exit(cli.Main(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+}

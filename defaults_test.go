@@ -41,6 +41,7 @@ func defaultsPage() string {
 		{"TTL of a lease", DefaultTTL.String()},
 		{"shortest and longest TTL", MinTTL.String() + " to " + MaxTTL.String()},
 		{"renewal", fmt.Sprintf("every TTL/%d", renewFraction)},
+		{"a look at a hold on the file store", fmt.Sprintf("every TTL/%d, at least every %v", renewFraction, localCheck)},
 		{"trusted difference of two clocks' rates", fmt.Sprintf("%d %%", driftPercent)},
 		{"margin before the end of a lease", fmt.Sprintf("the larger of %v and TTL/%d", minMargin, marginFraction)},
 		{"one request to the store", fmt.Sprintf("the smaller of %v and TTL/%d", maxRequestTimeout, renewFraction)},

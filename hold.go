@@ -64,7 +64,7 @@ func (c *Client) newHold(ln *line, at *place, g driver.Grant, now, deadline driv
 	h.leases = h.firstSlot[:0]
 	c.holds[h.owner] = h
 	ln.holds++
-	h.renewAt = cmp.Or(at.sent, now).Add(cmp.Or(g.Window, at.ask.ttl) / renewFraction)
+	h.renewAt = cmp.Or(at.sent, now).Add(h.renewEvery(cmp.Or(g.Window, at.ask.ttl)))
 	return h
 }
 
@@ -152,7 +152,17 @@ func (h *hold) extend(sent driver.Instant, window time.Duration) {
 		h.window = window
 		h.setDeadline(trustUntil(sent, window))
 	}
-	h.renewAt = sent.Add(h.ask.ttl / renewFraction)
+	h.renewAt = sent.Add(h.renewEvery(h.ask.ttl))
+}
+
+// renewEvery is the time between two renewals of a window. A hold without an end
+// of its own is looked at more often where that costs next to nothing: only so
+// does its holder learn of a break.
+func (h *hold) renewEvery(window time.Duration) time.Duration {
+	if h.window == 0 && h.c.props.Local {
+		return min(window/renewFraction, localCheck)
+	}
+	return window / renewFraction
 }
 
 // retry plans the next renewal after one that got no answer.

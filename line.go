@@ -271,7 +271,10 @@ func (ln *line) tellLongWait(w *waiter) {
 	c.mu.Lock()
 	e := Event{
 		Kind: EventLongWait, Name: ln.name.Full, Mode: w.ask.mode, Took: driver.Now().Sub(w.start),
-		Holder: ln.holder(), Ahead: ln.queue.Ahead, Err: ln.cause,
+		Holder: ln.holder(), Ahead: ln.queue.Ahead,
+	}
+	if ln.reason != nil && ln.cause != nil {
+		e.Err = c.errorf("acquire", ln.name.Full, ln.reason, ln.cause)
 	}
 	for other := w.prev; other != nil; other = other.prev {
 		e.Ahead++

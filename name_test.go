@@ -44,7 +44,7 @@ func FuzzNames(f *testing.F) {
 }
 
 func key(limits driver.Names, prefix, name string) (string, bool) {
-	if !prefixPattern.MatchString(prefix) || validName(name) != nil || !utf8.ValidString(name) {
+	if !validPrefix(prefix) || validName(name) != nil || !utf8.ValidString(name) {
 		return "", false
 	}
 	c := &Client{props: driver.Properties{Names: limits}, opts: Options{Prefix: prefix}}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -24,7 +23,8 @@ const (
 	renewFraction     = 3 // a renewal every TTL/3
 	driftPercent      = 1 // trusted difference of two clocks' rates
 	minMargin         = 50 * time.Millisecond
-	marginFraction    = 50 // margin: max(minMargin, TTL/50)
+	marginFraction    = 50              // margin: max(minMargin, TTL/50)
+	localCheck        = 2 * time.Second // of a hold that only the process bounds
 	releaseBudget     = 5 * time.Second
 	claimWindow       = 3 * time.Second
 	beatEarly         = time.Second // the first beats of a place
@@ -143,13 +143,11 @@ type AcquireOptions struct {
 	Key string
 }
 
-var prefixPattern = regexp.MustCompile(`^[a-zA-Z0-9._-]{0,64}$`)
-
 // validate reports every problem at once.
 func (o *Options) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if !prefixPattern.MatchString(o.Prefix) {
+	if !validPrefix(o.Prefix) {
 		bad("prefix %q: at most 64 of a-z, A-Z, 0-9, '.', '_', '-'", o.Prefix)
 	}
 	if err := validTTL("ttl", o.TTL); o.TTL != 0 && err != nil {
@@ -211,6 +209,11 @@ func (o *AcquireOptions) validate(name string) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+func validPrefix(prefix string) bool {
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+	return len(prefix) <= 64 && strings.Trim(prefix, allowed) == ""
 }
 
 func validTTL(what string, d time.Duration) error {

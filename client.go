@@ -50,8 +50,9 @@ type Client struct {
 	// What the keeper starts; added to under mu, not after stopped.
 	keeping sync.WaitGroup
 
-	closing  sync.Once
-	closeErr error
+	closeOnce chan struct{} // filled by the first Close
+	closeDone chan struct{} // closed when it is done
+	closeErr  error
 
 	// mu guards all below, and all fields of lines, waiters, holds, places and
 	// debts. Nothing under it blocks.
@@ -78,6 +79,7 @@ func New(store driver.Store, opts *Options) (*Client, error) {
 	c := &Client{
 		store: store, props: store.Properties(),
 		lines: map[string]*line{}, places: map[driver.Owner]*place{}, holds: map[driver.Owner]*hold{},
+		closeOnce: make(chan struct{}, 1), closeDone: make(chan struct{}),
 		keyed: map[reentrancyKey]*Lease{}, debts: map[*debt]struct{}{},
 	}
 	if opts != nil {

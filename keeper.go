@@ -1,8 +1,11 @@
 package holdfast
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -139,6 +142,8 @@ func (k *keeper) dueHold(d *due, h *hold, now driver.Instant) {
 // send starts what is due, each batch on its own goroutine.
 func (d *due) send(c *Client) {
 	for _, holds := range d.renewals {
+		// Those that may not travel in a large batch do not split that of the rest.
+		slices.SortStableFunc(holds, func(a, b *hold) int { return cmp.Compare(b.travelsWith(), a.travelsWith()) })
 		for len(holds) > 0 {
 			n := batchSize(c.maxBatch, holds)
 			batch := holds[:n]
@@ -159,19 +164,24 @@ func (d *due) send(c *Client) {
 	}
 }
 
-// batchSize is how many of the holds travel together: a hold whose last batch
-// was late travels in one of half that size, so that after a few rounds one
-// that blocks travels alone.
+// batchSize is how many of the holds travel together.
 func batchSize(most int, holds []*hold) int {
 	for i, h := range holds {
-		if h.batchCap > 0 {
-			most = min(most, h.batchCap)
-		}
-		if i >= most {
-			return max(1, most)
+		if most = min(most, h.travelsWith()); i >= most {
+			return max(i, 1)
 		}
 	}
-	return min(most, len(holds))
+	return len(holds)
+}
+
+// travelsWith is the size of the largest batch that the hold travels in. After
+// one that was late it is a quarter of that, so that after a few rounds, long
+// before any lease ends, one that blocks travels alone.
+func (h *hold) travelsWith() int {
+	if h.batchCap == 0 {
+		return math.MaxInt
+	}
+	return h.batchCap
 }
 
 // renew sends one batch of renewals.
@@ -187,6 +197,9 @@ func (c *Client) renew(batch []*hold) {
 		ttl = min(ttl, h.ask.ttl)
 	}
 	c.mu.Unlock()
+	if len(batch) > 1 {
+		ttl /= 4 // late is late enough to try without whoever blocks
+	}
 	ctx, cancel := c.bounded(context.Background(), ttl)
 	sent := driver.Now()
 	results := c.store.Renew(ctx, reqs)
@@ -208,7 +221,7 @@ func (c *Client) noteRenewals(batch []*hold, reqs []driver.RenewRequest, results
 		left := h.left()
 		if res.Err != nil {
 			h.retry(now)
-			h.batchCap = max(1, len(batch)/2)
+			h.batchCap = max(1, len(batch)/4)
 			c.keeper.schedule(h)
 			after = append(after, c.tellRenewal(h, EventRenewFailed, left, res.Err))
 			continue

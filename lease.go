@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,8 +26,12 @@ type Lease struct {
 	over  atomic.Bool // set once cause is
 	cause error       // why the lease ended; under client.mu
 
-	once   sync.Once
-	result error // of the first Release
+	// The first Release; under client.mu. Not a sync.Once: those who wait for it
+	// would stop the time of a testing/synctest bubble.
+	releasing bool
+	released  bool
+	result    error
+	waiting   chan struct{} // made by a second Release during the first
 }
 
 // Name is what is locked.
@@ -100,8 +103,30 @@ func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
 // have ended anyway. On a lease that was lost it changes nothing and returns
 // ErrLost (or ErrBroken). A repeated Release returns what the first one did.
 func (l *Lease) Release(ctx context.Context) error {
-	l.once.Do(func() { l.result = l.hold.release(ctx, l) })
-	return l.result
+	c := l.hold.c
+	c.mu.Lock()
+	first := !l.releasing
+	l.releasing = true
+	if !first && !l.released && l.waiting == nil {
+		l.waiting = make(chan struct{})
+	}
+	waiting, result := l.waiting, l.result
+	c.mu.Unlock()
+	if !first {
+		if waiting != nil {
+			<-waiting
+			return l.result
+		}
+		return result
+	}
+	result = l.hold.release(ctx, l)
+	c.mu.Lock()
+	l.result, l.released = result, true
+	if l.waiting != nil {
+		close(l.waiting)
+	}
+	c.mu.Unlock()
+	return result
 }
 
 func (l *Lease) errorf(op string, kind, cause error) *Error {

@@ -104,7 +104,14 @@ func (c *Client) tellReleased(l *Lease, err error) {
 // to the connection are waited for. It may be called at any time and again; a
 // repeated Close returns what the first one did.
 func (c *Client) Close() error {
-	c.closing.Do(func() { c.closeErr = c.close() })
+	select {
+	case c.closeOnce <- struct{}{}:
+		c.closeErr = c.close()
+		close(c.closeDone)
+	case <-c.closeDone:
+	default:
+		<-c.closeDone // another is at it
+	}
 	return c.closeErr
 }
 

@@ -3,7 +3,6 @@ package holdfast
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -30,7 +29,7 @@ func (c *Client) Acquire(ctx context.Context, name string, o *AcquireOptions) (*
 	default:
 		lease, err = c.wait(w, name, o.Wait)
 	}
-	err = c.tellRefused(w, name, err)
+	c.tellOutcome(w, name, lease, err)
 	w.recycle()
 	return lease, err
 }
@@ -42,7 +41,7 @@ func (c *Client) wait(w *waiter, name string, bound time.Duration) (*Lease, erro
 		c.mu.Unlock()
 		return nil, c.errorf("acquire", name, ErrClosed, nil)
 	}
-	ln := c.line(w.name)
+	ln := c.line(w.name, w.ask.unfair)
 	ln.push(w)
 	if inline := bound == 0 || c.props.Local; inline && !ln.serving && !ln.turnOpen() {
 		ln.serving = true
@@ -70,57 +69,18 @@ func (c *Client) TryAcquire(ctx context.Context, name string, o *AcquireOptions)
 	if err == nil && lease == nil {
 		lease, err = c.try(w, name)
 	}
-	return lease, c.tellRefused(w, name, err)
+	c.tellOutcome(w, name, lease, err)
+	return lease, err
 }
 
-func (c *Client) tellRefused(w *waiter, name string, err error) error {
-	if err != nil {
-		c.observe(w.ctx, Event{Kind: EventRefused, Name: name, Mode: w.ask.mode, Took: driver.Now().Sub(w.start), Err: err})
-	}
-	return err
-}
-
-// Do acquires the name, runs fn, and releases it, also if fn panics. The ctx
-// of fn is the lease's and ends with the caller's too: fn should stop when it
-// ends. Do returns fn's error; if that is nil but the lease was no longer valid
-// when fn returned, ErrLost (or ErrBroken): what fn did may have overlapped
-// with another holder. An error of the release is not returned (the store frees
-// the name at the latest when the lease would have ended), but told to
-// Options.Observe.
-func (c *Client) Do(ctx context.Context, name string, o *AcquireOptions, fn func(ctx context.Context, l *Lease) error) error {
-	lease, err := c.Acquire(ctx, name, o)
-	if err != nil {
-		return err
-	}
-	work, cancel := context.WithCancelCause(lease.Context())
-	defer cancel(nil)
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	defer stop()
-	if deadline, ok := ctx.Deadline(); ok {
-		var end context.CancelFunc
-		work, end = context.WithDeadline(work, deadline)
-		defer end()
-	}
-	defer func() { _ = lease.Release(ctx) }()
-	err = fn(work, lease)
-	if err == nil && !lease.Valid() {
-		return lease.whyInvalid("do")
-	}
-	return err
-}
-
-// whyInvalid is nil if the lease ended because its holder released it.
-func (l *Lease) whyInvalid(op string) error {
-	c := l.hold.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *Client) tellOutcome(w *waiter, name string, lease *Lease, err error) {
 	switch {
-	case l.cause == nil: // the deadline has passed, and the keeper has not seen it yet
-		return l.errorf(op, ErrLost, nil)
-	case errors.Is(l.cause, ErrReleased) && !errors.Is(l.cause, ErrClosed):
-		return nil
+	case c.opts.Observe == nil:
+	case err != nil:
+		c.observe(w.ctx, Event{Kind: EventRefused, Name: name, Mode: w.ask.mode, Took: driver.Now().Sub(w.start), Err: err})
+	default:
+		c.tellAcquired(w, lease)
 	}
-	return l.errorf(op, endKind(l.cause), l.cause)
 }
 
 // prepare checks the input and makes the waiter. A reentrant acquire that
@@ -209,96 +169,5 @@ func (ln *line) askInline(w *waiter, first *place) {
 		ln.tidy()
 	default:
 		ln.startServing(p)
-	}
-}
-
-// try makes one attempt for a waiter that stands in no line.
-func (c *Client) try(w *waiter, name string) (*Lease, error) {
-	done, err := c.enter("acquire", name)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	if c.overtakes(w) {
-		return nil, c.errorf("acquire", name, ErrHeld, textError("others of this process wait for it"))
-	}
-	p := c.newPlace(w, nil)
-	p.sent = w.start
-	res, err := c.attempt(w.ctx, p, false)
-	switch {
-	case err != nil && w.ctx.Err() != nil:
-		return nil, c.waitError(name, w.ctx.Err(), nil, err, nil)
-	case err != nil:
-		return nil, c.errorf("acquire", name, kindError(c.store.Classify(err)), err)
-	case res.Status != driver.Granted:
-		e := c.errorf("acquire", name, ErrHeld, nil)
-		e.Holder = c.newHolder(res.Queue.Holder)
-		return nil, e
-	}
-	return c.take(w, p, res.Grant)
-}
-
-// overtakes tells whether an attempt would pass those who wait in this process,
-// on stores that keep no queue which would see to that.
-func (c *Client) overtakes(w *waiter) bool {
-	if c.queuer != nil || w.ask.unfair {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ln := c.lines[w.name.Key]
-	return ln != nil && ln.first != nil
-}
-
-// take turns the grant of a single attempt into a lease.
-func (c *Client) take(w *waiter, p *place, g driver.Grant) (*Lease, error) {
-	now := driver.Now()
-	deadline, err := c.trust(p, g, now)
-	c.mu.Lock()
-	delete(c.places, p.owner)
-	switch {
-	case c.closed:
-		err = ErrClosed
-	case w.ctx.Err() != nil:
-		err = w.ctx.Err()
-	case err == nil && p.lost:
-		err = errLateGrant
-	}
-	if err != nil {
-		c.mu.Unlock()
-		c.giveBack(p, g)
-		return nil, c.grantError(w.name.Full, err)
-	}
-	h := c.newHold(c.line(p.name), p, g, now, deadline)
-	served := h.serve(w, now)
-	c.mu.Unlock()
-	for _, w := range served {
-		c.tellAcquired(w, EventAcquired)
-	}
-	return w.lease, nil
-}
-
-// acquireTries makes at most o.Tries attempts.
-func (c *Client) acquireTries(w *waiter, name string, o *AcquireOptions) (*Lease, error) {
-	ctx := w.ctx
-	if o.Wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, time.Now().Add(w.start.Add(o.Wait).Until()))
-		defer cancel()
-	}
-	pause := backoff{}
-	for i := 1; ; i++ {
-		lease, err := c.try(w, name)
-		if err == nil || i == o.Tries || !retriable(err) {
-			return lease, err
-		}
-		c.sleep(ctx, pause.next())
-		if ctx.Err() != nil {
-			why := w.ctx.Err()
-			if why == nil {
-				why = ErrTimeout
-			}
-			return nil, c.waitError(name, why, err, nil, nil)
-		}
 	}
 }

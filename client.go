@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,6 +54,7 @@ type Client struct {
 	closeOnce chan struct{} // filled by the first Close
 	closeDone chan struct{} // closed when it is done
 	closeErr  error
+	settling  chan struct{} // wakes Close when a debt is paid; one entry
 
 	// mu guards all below, and all fields of lines, waiters, holds, places and
 	// debts. Nothing under it blocks.
@@ -60,7 +62,7 @@ type Client struct {
 	closed  bool // no new work
 	stopped bool // no new keeping
 
-	lines     map[string]*line         // by key; those with a hold or a waiter, and some idle ones
+	lines     map[lineKey]*line        // those with a hold or a waiter, and some idle ones
 	aging     []*line                  // idle ones, oldest first: see line.tidy
 	places    map[driver.Owner]*place  // on their way or waiting; signals may concern them
 	holds     map[driver.Owner]*hold   // live, by owner
@@ -76,10 +78,13 @@ type Client struct {
 // are reported all at once as ErrInvalid; a store that gives less than
 // Options.Require is ErrUnsupported.
 func New(store driver.Store, opts *Options) (*Client, error) {
+	if store == nil {
+		return nil, &Error{Op: "open", Kind: ErrInvalid, Err: textError("no store")}
+	}
 	c := &Client{
 		store: store, props: store.Properties(),
-		lines: map[string]*line{}, places: map[driver.Owner]*place{}, holds: map[driver.Owner]*hold{},
-		closeOnce: make(chan struct{}, 1), closeDone: make(chan struct{}),
+		lines: map[lineKey]*line{}, places: map[driver.Owner]*place{}, holds: map[driver.Owner]*hold{},
+		closeOnce: make(chan struct{}, 1), closeDone: make(chan struct{}), settling: make(chan struct{}, 1),
 		keyed: map[reentrancyKey]*Lease{}, debts: map[*debt]struct{}{},
 	}
 	if opts != nil {
@@ -89,6 +94,9 @@ func New(store driver.Store, opts *Options) (*Client, error) {
 		return nil, c.errorf("open", "", ErrInvalid, err)
 	}
 	c.opts.TTL = cmp.Or(c.opts.TTL, c.defaultTTL())
+	if c.tooLong(c.opts.TTL) {
+		return nil, c.errorf("open", "", ErrInvalid, textError("ttl: this store takes at most "+c.props.MaxTTL.String()))
+	}
 	c.label = cmp.Or(c.opts.Label, defaultLabel())
 	c.log = cmp.Or(c.opts.Logger, slog.Default())
 	c.findAbilities()
@@ -118,10 +126,8 @@ func Open(ctx context.Context, rawURL string, opts *Options) (*Client, error) {
 	if err != nil {
 		return nil, invalid(errors.New("malformed store URL")) // the parser's error quotes the URL
 	}
-	if query := u.Query(); query.Has("prefix") {
-		o.Prefix = query.Get("prefix")
-		query.Del("prefix")
-		u.RawQuery = query.Encode()
+	if err = takePrefix(u, &o); err != nil {
+		return nil, invalid(err)
 	}
 	if err = o.validate(); err != nil {
 		return nil, invalid(err)
@@ -135,6 +141,25 @@ func Open(ctx context.Context, rawURL string, opts *Options) (*Client, error) {
 		return nil, errors.Join(err, store.Close())
 	}
 	return c, nil
+}
+
+// takePrefix moves the prefix of a URL to the options; all else is the store's.
+func takePrefix(u *url.URL, o *Options) error {
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return errors.New("malformed query in the store URL")
+	}
+	if !query.Has("prefix") {
+		return nil
+	}
+	prefix := query.Get("prefix")
+	if len(query["prefix"]) > 1 || o.Prefix != "" && o.Prefix != prefix {
+		return errors.New("two prefixes, in the store URL or beside it")
+	}
+	o.Prefix = prefix
+	query.Del("prefix")
+	u.RawQuery = query.Encode()
+	return nil
 }
 
 func openKind(ctx context.Context, err error) error {
@@ -211,14 +236,6 @@ func (c *Client) errorf(op, name string, kind, cause error) *Error {
 	return &Error{Op: op, Name: name, Store: c.props.Store, Kind: kind, Err: cause}
 }
 
-// observe tells the hook. It is called without mu.
-func (c *Client) observe(ctx context.Context, e Event) {
-	if c.opts.Observe != nil {
-		e.Store = c.props.Store
-		c.opts.Observe(ctx, e)
-	}
-}
-
 // bounded limits one request to the store. Local stores answer at once, and a
 // timer for each would cost more than the request.
 func (c *Client) bounded(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
@@ -232,23 +249,32 @@ func (c *Client) requestTimeout(ttl time.Duration) time.Duration {
 	return min(cmp.Or(c.opts.RequestTimeout, maxRequestTimeout), ttl/renewFraction)
 }
 
+func (c *Client) releaseTimeout() time.Duration {
+	return cmp.Or(c.opts.RequestTimeout, maxRequestTimeout)
+}
+
 func defaultLabel() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	label := fmt.Sprintf("%s/%s[%d]", host, filepath.Base(os.Args[0]), os.Getpid())
-	return label[:min(len(label), MaxLabelBytes)]
+	program := "?"
+	if len(os.Args) > 0 {
+		program = filepath.Base(os.Args[0])
+	}
+	label := fmt.Sprintf("%s/%s[%d]", host, program, os.Getpid())
+	return strings.ToValidUTF8(label[:min(len(label), MaxLabelBytes)], "")
 }
 
 // background runs fn on a goroutine that Close waits for. After Close, which
-// ends all that such work would end, it does nothing.
-func (c *Client) background(fn func()) {
+// ends all that such work would end, it does nothing and is false.
+func (c *Client) background(fn func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
 		c.work.Go(fn)
 	}
+	return !c.closed
 }
 
 // enter begins a user's call, which Close waits for; done ends it.

@@ -91,6 +91,7 @@ func TestMinHoldLingers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memlock.NewServer()
 		s := newSpy(t, server)
+		s.remote = true
 		c, err := holdfast.New(bound{s}, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -206,6 +206,6 @@ func newReleaseCommitter(c *Client, b driver.Batcher) *committer[*driver.Release
 		ref:     func(r *driver.ReleaseRequest) driver.Ref { return r.Ref },
 		err:     func(a driver.ReleaseAnswer) error { return a.Err },
 		fail:    func(err error) driver.ReleaseAnswer { return driver.ReleaseAnswer{Err: err} },
-		timeout: func([]*driver.ReleaseRequest) time.Duration { return maxRequestTimeout },
+		timeout: func([]*driver.ReleaseRequest) time.Duration { return c.releaseTimeout() },
 	}
 }

@@ -3,10 +3,6 @@ package holdfast
 import (
 	"cmp"
 	"context"
-	"errors"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -60,7 +56,7 @@ func (c *Client) owe(d *debt) {
 
 // pay sends a debt once, and plans what is left of it.
 func (c *Client) pay(d *debt) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.life), maxRequestTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.life), c.releaseTimeout())
 	_, err := c.sendRelease(ctx, &d.req)
 	cancel()
 	c.mu.Lock()
@@ -82,17 +78,35 @@ func (c *Client) pay(d *debt) {
 		d.alarm.at = now.Add(d.pause())
 		c.keeper.set(&d.alarm)
 	}
+	c.paid()
 	c.mu.Unlock()
-	if d.req.Abandon && (done || err != nil && tries == 1) {
+	if d.req.Abandon && d.repeat > 0 && (done || err != nil && tries == 1) {
 		c.observe(c.life, Event{Kind: EventAbandoned, Name: d.req.Name.Full, Mode: d.req.Mode, Err: err})
 	}
+}
+
+// mostUnanswered is how many attempts of unknown outcome a client has open before
+// it stops adding to them.
+const mostUnanswered = 32
+
+// overloaded tells whether the store has left too much unanswered already.
+func (c *Client) overloaded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for d := range c.debts {
+		if d.req.Abandon && d.answered == 0 && d.tries > 0 {
+			n++
+		}
+	}
+	return n >= mostUnanswered
 }
 
 func (d *debt) pause() time.Duration {
 	if d.answered != 0 {
 		return max(d.repeat/8, minMargin)
 	}
-	return min(pollMin<<min(d.tries, 6), pollMax)
+	return min(pollMin<<min(d.tries, 7), 2*pollMax)
 }
 
 func (c *Client) sendRelease(ctx context.Context, req *driver.ReleaseRequest) (bool, error) {
@@ -104,30 +118,4 @@ func (c *Client) sendRelease(ctx context.Context, req *driver.ReleaseRequest) (b
 		return false, err
 	}
 	return answer.Released, answer.Err
-}
-
-// settleDebts waits until no hold lingers and the store has answered all debts.
-// The store has 5 s for that; then it says what may remain.
-func (c *Client) settleDebts() error {
-	end := driver.Now().Add(releaseBudget)
-	for ctx := context.Background(); ; c.sleep(ctx, 2*time.Millisecond) {
-		c.mu.Lock()
-		lingering := c.lingering
-		var open []string
-		for d := range c.debts {
-			if d.answered == 0 {
-				open = append(open, strconv.Quote(d.req.Name.Full))
-			}
-		}
-		c.mu.Unlock()
-		switch now := driver.Now(); {
-		case lingering > 0:
-			end = now.Add(releaseBudget)
-		case len(open) == 0:
-			return nil
-		case now >= end:
-			slices.Sort(open)
-			return errors.New("the store did not answer: may remain until it expires: " + strings.Join(slices.Compact(open), ", "))
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -67,7 +68,7 @@ func (e *Error) Error() string {
 	}
 	b.WriteString(": " + e.Kind.Error())
 	if e.Err != nil {
-		b.WriteString(": " + e.Err.Error())
+		b.WriteString(": " + strings.ReplaceAll(e.Err.Error(), "\n", "; ")) // joined errors
 	}
 	if e.Holder != nil {
 		fmt.Fprintf(&b, " (%s)", e.Holder)
@@ -82,6 +83,11 @@ func (e *Error) Unwrap() []error {
 		return []error{e.Kind}
 	}
 	return []error{e.Kind, e.Err}
+}
+
+// Timeout tells whether a wait ran out, as net.Error does.
+func (e *Error) Timeout() bool {
+	return errors.Is(e, ErrTimeout) || errors.Is(e, context.DeadlineExceeded)
 }
 
 // kindError maps a driver's kind to the sentinel that callers test for.

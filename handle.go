@@ -27,34 +27,46 @@ type handle struct {
 	Owner  string `json:"owner"`
 	Token  uint64 `json:"token,string"`
 	TTL    int64  `json:"ttl_ms"`
+	// NoRenew: the lease ends by itself, also when it is adopted.
+	NoRenew bool `json:"no_renew,omitempty"`
 }
 
-// Handle ends the lease here (ErrReleased), without a word to the store, and
-// gives a text with which another process goes on: see [Client.Adopt]. Whoever
-// has it is the holder; it can be used again and again. The hold ends after its
-// TTL unless it is adopted. ErrUnsupported where holds are bound to this
-// process or a connection; ErrConflict if the hold is shared with other leases.
+// Handle ends the lease here (ErrReleased), without a word to the store if it can
+// be helped, and gives a text with which another process goes on: see
+// [Client.Adopt]. Whoever has it is the holder; it can be used again and again.
+// The hold ends a TTL after its last renewal unless it is adopted. Handle takes
+// up to 2 s if a renewal is on its way, or the grant of another's release has
+// still to be claimed. ErrUnsupported where holds are bound to this process or a
+// connection; ErrConflict if the hold is shared with other leases, or has a
+// MinHold or MaxHold, which a handle does not carry.
 func (l *Lease) Handle() (string, error) {
 	h := l.hold
 	c := h.c
 	if !c.props.Handles {
 		return "", l.errorf("handle", ErrUnsupported, textError("a hold on this store cannot leave its process"))
 	}
+	if err := l.claimForHandle(); err != nil {
+		return "", err
+	}
 	c.mu.Lock()
 	if err := l.ended("handle"); err != nil {
 		c.mu.Unlock()
 		return "", err
 	}
-	if len(h.leases) > 1 {
+	if len(h.leases) > 1 || h.ask.minHold > 0 || h.ask.maxHold > 0 {
 		c.mu.Unlock()
-		return "", l.errorf("handle", ErrConflict, textError("other leases share the hold"))
+		return "", l.errorf("handle", ErrConflict, textError("other leases share the hold, or MinHold or MaxHold bound it"))
 	}
+	told := l.told
 	l.finish(ErrReleased)
 	asking := h.asking
 	h.retire()
 	h.line.stir()
 	c.mu.Unlock()
 	l.endContext()
+	if told {
+		c.tellEnd(l, ErrReleased, 0, nil)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), maxRequestTimeout)
 	defer cancel()
 	settled(ctx, asking)
@@ -69,7 +81,7 @@ func (l *Lease) Handle() (string, error) {
 	}
 	text, err := json.Marshal(handle{
 		Name: h.name.Full, Prefix: h.name.Prefix, Mode: h.ask.mode.String(), N: h.ask.n, Limit: h.ask.limit,
-		Owner: l.Owner(), Token: l.token, TTL: h.ask.ttl.Milliseconds(),
+		Owner: l.Owner(), Token: l.token, TTL: h.ask.ttl.Milliseconds(), NoRenew: h.ask.noRenew,
 	})
 	if err != nil {
 		return "", l.errorf("handle", ErrInvalid, err)
@@ -77,10 +89,26 @@ func (l *Lease) Handle() (string, error) {
 	return handlePrefix + base64.RawURLEncoding.EncodeToString(text), nil
 }
 
+// claimForHandle claims a hold that lives for a claim window only, which would
+// end before the handle can be used.
+func (l *Lease) claimForHandle() error {
+	c := l.hold.c
+	c.mu.Lock()
+	unclaimed, ttl := l.hold.unclaimed && l.cause == nil, l.hold.ask.ttl
+	c.mu.Unlock()
+	if !unclaimed {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxRequestTimeout)
+	defer cancel()
+	return l.hold.askNow(ctx, l, "handle", ttl)
+}
+
 // Adopt goes on with the hold that a handle names, in this process: it is
 // renewed first, and trusted from that. The lease then renews itself. ErrLost if
 // the hold has ended; ErrInvalid if the text is no handle, or of a client with
-// another prefix; ErrUnsupported where there are no handles.
+// another prefix; ErrUnsupported where there are no handles; ErrConflict if this
+// client has it already. When ctx ends half-way the hold may have been renewed.
 func (c *Client) Adopt(ctx context.Context, text string) (*Lease, error) {
 	if !c.props.Handles {
 		return nil, c.errorf("adopt", "", ErrUnsupported, nil)
@@ -109,7 +137,11 @@ func (c *Client) Adopt(ctx context.Context, text string) (*Lease, error) {
 	case res.Status == driver.Broken:
 		return nil, c.errorf("adopt", name, ErrBroken, textError(res.Reason))
 	}
-	return c.adopted(ctx, p, token, res)
+	l, err := c.adopted(ctx, p, token, res)
+	if err == nil {
+		c.tellAcquired(&waiter{ctx: ctx, ask: p.ask, start: p.sent}, l)
+	}
+	return l, err
 }
 
 func (c *Client) adopted(ctx context.Context, p *place, token uint64, res driver.RenewResult) (*Lease, error) {
@@ -125,7 +157,7 @@ func (c *Client) adopted(ctx context.Context, p *place, token uint64, res driver
 	if deadline <= driver.Now() {
 		return nil, c.errorf("adopt", p.name.Full, ErrLost, textError("the answer came too late"))
 	}
-	h := c.newHold(c.line(p.name), p, driver.Grant{Token: c.storeToken(token), Window: res.Window}, driver.Now(), deadline)
+	h := c.newHold(c.line(p.name, false), p, driver.Grant{Token: c.storeToken(token), Window: res.Window}, driver.Now(), deadline)
 	if !c.props.FinalTokens {
 		h.seq = uint8(token) //nolint:gosec // the low byte is the local sequence
 	}
@@ -157,6 +189,6 @@ func (c *Client) parseHandle(text string) (*place, uint64, error) {
 	}
 	copy(p.owner[:], owner)
 	p.name = c.storeName(h.Name)
-	p.ask = ask{mode: mode, n: h.N, limit: h.Limit, ttl: ttl, window: ttl}
+	p.ask = ask{mode: mode, n: h.N, limit: h.Limit, ttl: ttl, window: ttl, noRenew: h.NoRenew}
 	return p, h.Token, nil
 }

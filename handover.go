@@ -62,34 +62,43 @@ func (h *hold) inherits(w *waiter) bool {
 }
 
 // passOn hands the hold to the next waiter, if the turn allows; under mu.
-func (h *hold) passOn() (served []*waiter) {
+func (h *hold) passOn() bool {
 	heir := h.line.first
 	if heir == nil || !h.inherits(heir) {
-		return nil
+		return false
 	}
 	h.seq++
 	h.label, h.relabel = heir.label, true
-	return h.serve(heir, driver.Now())
+	heir.handedOver = true
+	h.serve(heir, driver.Now())
+	return true
 }
 
 // serve gives a waiter a lease of the hold, with the latest token, and shares
 // it with those who wait with the same reentrancy key; under mu.
-func (h *hold) serve(w *waiter, now driver.Instant) []*waiter {
+func (h *hold) serve(w *waiter, now driver.Instant) {
 	l := h.addLease(w, h.c.fullToken(h.token, h.seq), now)
 	h.line.resolve(w, l, nil)
-	served := []*waiter{w}
 	if w.key == (reentrancyKey{}) {
-		return served
+		return
 	}
 	for kin := h.line.first; kin != nil; {
 		next := kin.next
 		if kin.key == w.key && (h.ask.mode == Exclusive || kin.ask.mode == h.ask.mode) {
 			h.line.resolve(kin, h.addLease(kin, l.token, now), nil)
-			served = append(served, kin)
+			h.stretch(kin.ask.ttl, now)
 		}
 		kin = next
 	}
-	return served
+}
+
+// stretch makes the hold live at least ttl, as one who shares it asked; it is
+// renewed for that at once.
+func (h *hold) stretch(ttl time.Duration, now driver.Instant) {
+	if ttl > h.ask.ttl {
+		h.ask.ttl, h.renewAt = ttl, now
+		h.c.keeper.schedule(h)
+	}
 }
 
 // addLease gives a waiter its share of the hold; under mu.

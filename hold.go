@@ -3,7 +3,6 @@ package holdfast
 import (
 	"cmp"
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -44,7 +43,6 @@ type hold struct {
 	// Storage of the first lease, of the many holds that never have another.
 	firstLease Lease
 	firstSlot  [1]*Lease
-	last       driver.ReleaseRequest
 
 	turnLast uint64 // the last waiter of this turn (handover.go)
 	turnEnd  driver.Instant
@@ -170,64 +168,6 @@ func (h *hold) retry(now driver.Instant) {
 	h.renewAt = now.Add(min(time.Second, max(h.ask.ttl/30, 10*time.Millisecond)))
 }
 
-// lose ends the hold and its leases with ErrLost; under mu. The returned func
-// is to be called without it.
-func (c *Client) lose(h *hold, why string) func() {
-	if h.ended {
-		return func() {}
-	}
-	kind := ErrLost
-	if h.revoked != nil {
-		kind = ErrBroken
-	}
-	err := c.errorf("hold", h.name.Full, kind, textError(why))
-	leases, left := h.leases, h.left()
-	if h.lingerUntil != 0 {
-		c.lingering--
-	}
-	h.retire()
-	h.line.stir()
-	return endLeases(leases, err, func(l *Lease, first bool) {
-		if first {
-			c.log.Warn("holdfast: lease lost", "store", c.props.Store, "name", h.name.Full, "token", l.token, "reason", why)
-			c.observe(l.ctx, Event{Kind: EventLost, Name: h.name.Full, Mode: h.ask.mode, Token: l.token, Took: driver.Now().Sub(l.since), Left: left, Err: err})
-		}
-	})
-}
-
-// revoke ends the leases with ErrBroken, while the hold stays in the store until
-// its holder releases it or it ends: only that acknowledges a break (law L5).
-func (c *Client) revoke(h *hold, reason string) func() {
-	if h.ended || h.revoked != nil {
-		return func() {}
-	}
-	if h.lingerUntil != 0 { // nobody is left to be told
-		c.endLinger(h)
-		return func() {}
-	}
-	h.revoked = c.errorf("hold", h.name.Full, ErrBroken, textError(reason))
-	c.keeper.schedule(h)
-	return endLeases(h.leases, h.revoked, func(l *Lease, first bool) {
-		if first {
-			c.log.Warn("holdfast: lease broken", "store", c.props.Store, "name", h.name.Full, "token", l.token, "reason", reason)
-			c.observe(l.ctx, Event{Kind: EventLost, Name: h.name.Full, Mode: h.ask.mode, Token: l.token, Took: driver.Now().Sub(l.since), Err: h.revoked})
-		}
-	})
-}
-
-func endLeases(leases []*Lease, cause error, tell func(l *Lease, first bool)) func() {
-	leases = slices.Clone(leases)
-	for _, l := range leases {
-		l.finish(cause)
-	}
-	return func() {
-		for i, l := range leases {
-			l.endContext()
-			tell(l, i == 0)
-		}
-	}
-}
-
 // askNow is a renewal, or with ttl 0 a check, that a user asks for himself.
 func (h *hold) askNow(ctx context.Context, l *Lease, op string, ttl time.Duration) error {
 	c := h.c
@@ -248,17 +188,18 @@ func (h *hold) askNow(ctx context.Context, l *Lease, op string, ttl time.Duratio
 	c.mu.Lock()
 	close(h.asking)
 	h.asking = nil
-	after := func() {}
+	var bye *farewell
 	if res.Err == nil {
-		after = c.renewed(h, sent, res, ttl > 0)
+		bye = c.renewed(h, sent, res, ttl > 0)
 		if ttl > 0 && res.Window == 0 && h.ask.noRenew && !h.ended {
-			h.setDeadline(trustUntil(sent, ttl)) // as trustGrant
+			h.setDeadline(trustUntil(sent, ttl)) // by our own clock, as Client.trust does
 		}
 	}
 	c.keeper.schedule(h)
 	err = l.ended(op)
 	c.mu.Unlock()
-	after()
+	bye.end()
+	bye.tell()
 	if err == nil && res.Err != nil {
 		return c.failure(ctx, op, h.name.Full, res.Err)
 	}
@@ -301,7 +242,7 @@ func (c *Client) failure(ctx context.Context, op, name string, err error) *Error
 }
 
 // renewed notes the answer to a renewal; under mu.
-func (c *Client) renewed(h *hold, sent driver.Instant, res driver.RenewResult, extends bool) func() {
+func (c *Client) renewed(h *hold, sent driver.Instant, res driver.RenewResult, extends bool) *farewell {
 	switch {
 	case h.ended:
 	case driver.Now() >= driver.Instant(h.deadline.Load()):
@@ -309,47 +250,12 @@ func (c *Client) renewed(h *hold, sent driver.Instant, res driver.RenewResult, e
 		// lease, and lost it stays.
 		return c.expire(h)
 	case res.Status == driver.Lost:
-		return c.lose(h, "the store no longer has it")
+		return c.lose(h, "the store no longer has it", res.Reason)
 	case res.Status == driver.Broken:
 		return c.revoke(h, res.Reason)
 	case extends:
 		h.extend(cmp.Or(res.Sent, sent), res.Window)
 		c.keeper.schedule(h)
 	}
-	return func() {}
-}
-
-// expire loses a hold whose deadline has passed. The store may keep it longer
-// than we trust it, so it is given back.
-func (c *Client) expire(h *hold) func() {
-	why := "not renewed in time"
-	if h.ask.maxHold > 0 && driver.Now() >= h.granted.Add(h.ask.maxHold) {
-		why = "max hold reached"
-	} else if h.ask.noRenew {
-		why = "its time is over"
-	}
-	now, req := driver.Now(), driver.ReleaseRequest{Ref: h.ref()}
-	if kept := h.granted.Add(h.ask.minHold); c.props.Bound == driver.ByLease && kept > now {
-		req.Keep = kept.Sub(now)
-	}
-	after := c.lose(h, why)
-	c.owe(&debt{req: req, until: now.Add(h.ask.window)})
-	return after
-}
-
-// linger keeps a hold without leases until MinHold is over, on a store where it
-// lives by our connection; under mu.
-func (c *Client) linger(h *hold, until driver.Instant) {
-	h.lingerUntil = until
-	h.leases = nil
-	c.lingering++
-	c.keeper.schedule(h)
-}
-
-func (c *Client) endLinger(h *hold) {
-	c.lingering--
-	req := driver.ReleaseRequest{Ref: h.ref()}
-	h.retire()
-	h.line.stir()
-	c.owe(&debt{req: req})
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"strconv"
@@ -16,11 +17,11 @@ import (
 
 // Record is what the store knows of one name.
 type Record struct {
-	Name    string
-	Mode    Mode
-	Limit   int // of a semaphore
-	Holders []Holder
-	Waiters []Waiter // in order; nil if the store does not tell
+	Name    string   `json:"name"`
+	Mode    Mode     `json:"mode"`            // 0 if it is free
+	Limit   int      `json:"limit,omitempty"` // of a semaphore
+	Holders []Holder `json:"holders,omitempty"`
+	Waiters []Waiter `json:"waiters,omitempty"` // in order; nil if the store does not tell
 }
 
 // Holder is one who holds a name. Times are spans on the store's clock.
@@ -70,17 +71,29 @@ func (h Holder) MarshalJSON() ([]byte, error) {
 		Owner   string `json:"owner"`
 		Label   string `json:"label,omitempty"`
 		Token   string `json:"token"`
-		Mode    string `json:"mode"`
+		Mode    Mode   `json:"mode"`
 		Permits int    `json:"permits,omitempty"`
 		Held    int64  `json:"held_ms"`
 		Left    int64  `json:"left_ms,omitempty"`
 		Broken  string `json:"broken,omitempty"`
-	}{h.Owner, h.Label, strconv.FormatUint(h.Token, 10), h.Mode.String(), h.Permits, h.Held.Milliseconds(), h.Left.Milliseconds(), h.Broken})
+	}{h.Owner, h.Label, strconv.FormatUint(h.Token, 10), h.Mode, h.Permits, h.Held.Milliseconds(), h.Left.Milliseconds(), h.Broken})
+}
+
+// MarshalJSON gives the span in whole milliseconds, as [Holder.MarshalJSON].
+func (w Waiter) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Owner   string `json:"owner"`
+		Label   string `json:"label,omitempty"`
+		Mode    Mode   `json:"mode"`
+		Permits int    `json:"permits,omitempty"`
+		Waited  int64  `json:"waited_ms"`
+	}{w.Owner, w.Label, w.Mode, w.Permits, w.Waited.Milliseconds()})
 }
 
 // Inspect tells who holds and who waits for a name, in one request that
-// disturbs nobody. A free name has neither. ErrUnsupported where the store
-// cannot tell.
+// disturbs nobody. A free name has neither. Errors: ErrInvalid, ErrUnsupported
+// where the store cannot tell, ErrUnavailable, ErrIndeterminate, ErrDenied,
+// ErrClosed, or ctx's.
 func (c *Client) Inspect(ctx context.Context, name string) (Record, error) {
 	if err := validName(name); err != nil {
 		return Record{}, c.errorf("inspect", name, ErrInvalid, err)
@@ -93,9 +106,9 @@ func (c *Client) Inspect(ctx context.Context, name string) (Record, error) {
 		return Record{}, err
 	}
 	defer done()
-	ctx, cancel := c.bounded(ctx, MaxTTL)
+	rctx, cancel := c.bounded(ctx, MaxTTL)
 	defer cancel()
-	r, err := c.inspector.Inspect(ctx, c.storeName(name))
+	r, err := c.inspector.Inspect(rctx, c.storeName(name))
 	if err != nil {
 		return Record{}, c.failure(ctx, "inspect", name, err)
 	}
@@ -105,8 +118,8 @@ func (c *Client) Inspect(ctx context.Context, name string) (Record, error) {
 
 // List yields the records of the names that begin with prefix and are held or
 // waited for, in no particular order. One that is taken and freed while the
-// listing runs may be missing. After an error it ends. ErrUnsupported where the
-// store cannot list.
+// listing runs may be missing. All records are fetched before the first is
+// yielded. After an error, which are those of Inspect, it ends.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		records, err := c.list(ctx, prefix)
@@ -132,10 +145,13 @@ func (c *Client) list(ctx context.Context, prefix string) (records []Record, err
 		return nil, err
 	}
 	defer done()
-	ctx, cancel := context.WithCancel(ctx)
+	rctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
-	for r, err := range c.lister.List(ctx, c.opts.Prefix) {
+	for r, err := range c.lister.List(rctx, c.opts.Prefix) {
+		if err != nil && c.life.Err() != nil {
+			return records, c.errorf("list", "", ErrClosed, nil)
+		}
 		if err != nil {
 			return records, c.failure(ctx, "list", "", err)
 		}
@@ -156,7 +172,7 @@ type BreakOptions struct {
 	// Reason is required, By says who asks; both reach the holder.
 	Reason, By string
 	// Force frees the name at once. The holder may go on until it learns of it,
-	// so two may run.
+	// so two may run; on the file store it learns only that the lease is lost.
 	Force bool
 }
 
@@ -164,23 +180,17 @@ type BreakOptions struct {
 // leases end with ErrBroken. The name is granted to another when the holder has
 // released, or its lease has ended; with Force at once. Errors: ErrNotHeld if
 // nobody holds the name, ErrConflict if the present holder is another,
-// ErrInvalid, ErrUnsupported.
+// ErrInvalid, ErrUnsupported, and those of Inspect. When ctx ends half-way, or on
+// ErrIndeterminate, the hold may have been broken.
 func (c *Client) Break(ctx context.Context, name string, o BreakOptions) error {
 	req := &driver.BreakRequest{Name: c.storeName(name), Token: c.storeToken(o.Token), Force: o.Force, Reason: o.Reason}
 	if o.By != "" {
 		req.Reason += " (by " + o.By + ")"
 	}
-	owner, err := hex.DecodeString(o.Owner)
-	switch {
-	case validName(name) != nil:
-		return c.errorf("break", name, ErrInvalid, validName(name))
-	case err != nil || o.Owner != "" && len(owner) != len(req.Owner):
-		return c.errorf("break", name, ErrInvalid, textError("owner must be 32 hexadecimal digits"))
-	case o.Token == 0 && o.Owner == "":
-		return c.errorf("break", name, ErrInvalid, textError("the expected token or owner is missing"))
-	case o.Reason == "" || len(req.Reason) > 2*MaxLabelBytes:
-		return c.errorf("break", name, ErrInvalid, fmt.Errorf("a reason of 1 to %d bytes is needed", 2*MaxLabelBytes))
-	case c.breaker == nil:
+	if err := o.validate(name, req); err != nil {
+		return c.errorf("break", name, ErrInvalid, err)
+	}
+	if c.breaker == nil {
 		return c.errorf("break", name, ErrUnsupported, nil)
 	}
 	done, err := c.enter("break", name)
@@ -188,10 +198,9 @@ func (c *Client) Break(ctx context.Context, name string, o BreakOptions) error {
 		return err
 	}
 	defer done()
-	copy(req.Owner[:], owner)
-	ctx, cancel := c.bounded(ctx, MaxTTL)
+	rctx, cancel := c.bounded(ctx, MaxTTL)
 	defer cancel()
-	status, err := c.breaker.Break(ctx, req)
+	status, err := c.breaker.Break(rctx, req)
 	switch {
 	case err != nil:
 		return c.failure(ctx, "break", name, err)
@@ -203,8 +212,28 @@ func (c *Client) Break(ctx context.Context, name string, o BreakOptions) error {
 	return nil
 }
 
+// validate reports every problem at once, and sets the owner of the request.
+func (o *BreakOptions) validate(name string, req *driver.BreakRequest) error {
+	errs := []error{validName(name)}
+	owner, err := hex.DecodeString(o.Owner)
+	switch {
+	case o.Owner == "" && o.Token == 0:
+		errs = append(errs, textError("the expected token or owner is missing"))
+	case o.Owner != "" && (err != nil || len(owner) != len(req.Owner)):
+		errs = append(errs, textError("owner: must be 32 hexadecimal digits"))
+	}
+	if o.Reason == "" || len(req.Reason) > 2*MaxLabelBytes {
+		errs = append(errs, fmt.Errorf("a reason of 1 to %d bytes is needed", 2*MaxLabelBytes))
+	}
+	copy(req.Owner[:], owner)
+	return errors.Join(errs...)
+}
+
 func (c *Client) newRecord(r driver.Record) Record {
-	out := Record{Name: r.Name, Mode: r.Mode, Limit: r.Limit}
+	out := Record{Name: r.Name}
+	if len(r.Holders)+len(r.Waiters) > 0 {
+		out.Mode, out.Limit = r.Mode, r.Limit
+	}
 	for i := range r.Holders {
 		out.Holders = append(out.Holders, *c.newHolder(&r.Holders[i]))
 	}

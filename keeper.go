@@ -63,9 +63,17 @@ func (k *keeper) set(a *alarm) {
 		heap.Push(&k.heap, a)
 	}
 	if a.at < k.next {
-		k.next = a.at
-		k.timer.Reset(max(0, a.at.Until()))
+		k.arm(a.at)
 	}
+}
+
+// suspendCheck is how long the timer runs at most: it stands still while the
+// machine is suspended, and what is lost then must be told soon after.
+const suspendCheck = 2 * time.Second
+
+func (k *keeper) arm(at driver.Instant) {
+	k.next = at
+	k.timer.Reset(min(max(0, at.Until()), suspendCheck))
 }
 
 func (k *keeper) cancel(a *alarm) {
@@ -88,19 +96,21 @@ func (k *keeper) ring() {
 	k.next = never
 	d := k.collect(driver.Now())
 	if len(k.heap) > 0 {
-		k.next = k.heap[0].at
-		k.timer.Reset(max(0, k.next.Until()))
+		k.arm(k.heap[0].at)
 	}
 	c.mu.Unlock()
+	for _, bye := range d.byes { // all of them before any hook that may take its time
+		bye.end()
+	}
 	d.send(c)
-	for _, after := range d.after {
-		after()
+	for _, bye := range d.byes {
+		bye.tell()
 	}
 }
 
 // due is what one ring found to do, by shard.
 type due struct {
-	after    []func()
+	byes     []*farewell
 	renewals map[int][]*hold
 	beats    map[int][]*place
 	debts    []*debt
@@ -130,7 +140,7 @@ func (k *keeper) dueHold(d *due, h *hold, now driver.Instant) {
 		return
 	}
 	if now >= driver.Instant(h.deadline.Load()) {
-		d.after = append(d.after, k.c.expire(h))
+		d.byes = append(d.byes, k.c.expire(h))
 		return
 	}
 	h.asking = make(chan struct{})
@@ -208,7 +218,8 @@ func (c *Client) renew(batch []*hold) {
 }
 
 func (c *Client) noteRenewals(batch []*hold, reqs []driver.RenewRequest, results []driver.RenewResult, sent driver.Instant) {
-	var after []func()
+	var byes []*farewell
+	var news []renewal
 	c.mu.Lock()
 	now := driver.Now()
 	for i, h := range batch {
@@ -218,36 +229,48 @@ func (c *Client) noteRenewals(batch []*hold, reqs []driver.RenewRequest, results
 		if h.ended {
 			continue
 		}
-		left := h.left()
+		if len(h.leases) > 0 && c.opts.Observe != nil {
+			news = append(news, renewal{h.leases[0], h.left(), res})
+		}
 		if res.Err != nil {
 			h.retry(now)
 			h.batchCap = max(1, len(batch)/4)
 			c.keeper.schedule(h)
-			after = append(after, c.tellRenewal(h, EventRenewFailed, left, res.Err))
 			continue
 		}
 		if reqs[i].Label == h.label {
 			h.relabel = false
 		}
-		after = append(after, c.renewed(h, sent, res, true))
-		if res.Status == driver.Renewed {
-			after = append(after, c.tellRenewal(h, EventRenewed, left, nil))
-		}
+		byes = append(byes, c.renewed(h, sent, res, true))
 	}
 	c.mu.Unlock()
-	for _, f := range after {
-		f()
+	for _, bye := range byes {
+		bye.end()
+	}
+	for _, n := range news {
+		n.tell(c)
+	}
+	for _, bye := range byes {
+		bye.tell()
 	}
 }
 
-func (c *Client) tellRenewal(h *hold, kind EventKind, left time.Duration, err error) func() {
-	if c.opts.Observe == nil || len(h.leases) == 0 {
-		return func() {}
+// renewal is what a hook is told of an answer.
+type renewal struct {
+	lease *Lease
+	left  time.Duration
+	res   driver.RenewResult
+}
+
+func (r renewal) tell(c *Client) {
+	e := Event{Kind: EventRenewed, Name: r.lease.Name(), Mode: r.lease.Mode(), Token: r.lease.token, Left: r.left}
+	switch {
+	case r.res.Err != nil:
+		e.Kind, e.Err = EventRenewFailed, r.res.Err
+	case r.res.Status != driver.Renewed:
+		return // its end is told
 	}
-	l := h.leases[0]
-	return func() {
-		c.observe(l.ctx, Event{Kind: kind, Name: h.name.Full, Mode: h.ask.mode, Token: l.token, Left: left, Err: err})
-	}
+	c.observe(r.lease.ctx, e)
 }
 
 // beat sends one batch of heartbeats.

@@ -26,12 +26,12 @@ type Lease struct {
 	over  atomic.Bool // set once cause is
 	cause error       // why the lease ended; under client.mu
 
-	// The first Release; under client.mu. Not a sync.Once: those who wait for it
-	// would stop the time of a testing/synctest bubble.
-	releasing bool
-	released  bool
+	told bool // as acquired, to the hook; under client.mu
+
+	// The first Release. Not a sync.Once: those who wait for it would stop the
+	// time of a testing/synctest bubble.
+	releasing chan struct{} // closed when it is done; set under client.mu
 	result    error
-	waiting   chan struct{} // made by a second Release during the first
 }
 
 // Name is what is locked.
@@ -105,28 +105,22 @@ func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
 func (l *Lease) Release(ctx context.Context) error {
 	c := l.hold.c
 	c.mu.Lock()
-	first := !l.releasing
-	l.releasing = true
-	if !first && !l.released && l.waiting == nil {
-		l.waiting = make(chan struct{})
+	if l.releasing != nil { // a repeated one
+		done := l.releasing
+		c.mu.Unlock()
+		<-done
+		return l.result
 	}
-	waiting, result := l.waiting, l.result
+	done := make(chan struct{})
+	l.releasing = done
 	c.mu.Unlock()
-	if !first {
-		if waiting != nil {
-			<-waiting
-			return l.result
-		}
-		return result
+	told, err := l.hold.release(ctx, l)
+	l.result = err
+	close(done)
+	if told {
+		c.tellEnd(l, ErrReleased, 0, err)
 	}
-	result = l.hold.release(ctx, l)
-	c.mu.Lock()
-	l.result, l.released = result, true
-	if l.waiting != nil {
-		close(l.waiting)
-	}
-	c.mu.Unlock()
-	return result
+	return err
 }
 
 func (l *Lease) errorf(op string, kind, cause error) *Error {
@@ -151,7 +145,13 @@ func (l *Lease) ended(op string) error {
 	if l.cause == nil {
 		return nil
 	}
-	return l.errorf(op, endKind(l.cause), nil)
+	why := l.cause
+	if e, ok := errors.AsType[*Error](why); ok {
+		why = e.Err // the reason without its frame
+	} else {
+		why = nil
+	}
+	return l.errorf(op, endKind(l.cause), why)
 }
 
 func endKind(cause error) error {

@@ -14,6 +14,7 @@ import (
 // behalf of the first waiter. All fields are under client.mu.
 type line struct {
 	c           *Client
+	key         lineKey
 	name        driver.Name
 	first, last *waiter
 	holds       int
@@ -59,6 +60,7 @@ type waiter struct {
 	ready chan struct{} // made when the goroutine sleeps; closed when done
 
 	firstPlace place // storage of the first attempt
+	handedOver bool  // by another goroutine of this process
 	own        bool  // served by that one, on its own goroutine
 }
 
@@ -86,12 +88,20 @@ func (w *waiter) recycle() {
 // name that is locked again and again costs no new one each time.
 const idleLines = 64
 
+// lineKey finds a line. Those who barge have a line of their own for a name:
+// in one with the others they would keep them from the store's queue.
+type lineKey struct {
+	name   string
+	unfair bool
+}
+
 // line finds or makes the line of a name; under mu.
-func (c *Client) line(n driver.Name) *line {
-	ln := c.lines[n.Key]
+func (c *Client) line(n driver.Name, unfair bool) *line {
+	key := lineKey{n.Key, unfair}
+	ln := c.lines[key]
 	if ln == nil {
-		ln = &line{c: c, name: n}
-		c.lines[n.Key] = ln
+		ln = &line{c: c, key: key, name: n}
+		c.lines[key] = ln
 	}
 	return ln
 }
@@ -118,7 +128,7 @@ func (ln *line) tidy() {
 	c.aging = c.aging[1:]
 	oldest.aging = false
 	if oldest.idle() {
-		delete(c.lines, oldest.name.Key)
+		delete(c.lines, oldest.key)
 	}
 }
 
@@ -218,7 +228,7 @@ func (ln *line) await(w *waiter, wait time.Duration) (*Lease, error) {
 		case <-w.ctx.Done():
 			return ln.leave(w, w.ctx.Err())
 		case <-end:
-			return ln.lastAttempt(w)
+			return ln.lastAttempt(w, wait)
 		case <-long.C:
 			ln.tellLongWait(w)
 		}
@@ -242,9 +252,13 @@ func (ln *line) leave(w *waiter, why error) (*Lease, error) {
 		return nil, c.waitError(ln.name.Full, why, nil, nil, nil)
 	}
 	ln.remove(w)
-	reason, cause, holder := ln.reason, ln.cause, ln.holder()
+	reason, cause := ln.reason, ln.cause
 	ln.tidy()
 	c.mu.Unlock()
+	var holder *Holder
+	if reason == ErrHeld && !errors.Is(why, context.Canceled) { //nolint:errorlint // one of ours, never wrapped
+		holder = ln.newestHolder()
+	}
 	return nil, c.waitError(ln.name.Full, why, reason, cause, holder)
 }
 
@@ -271,7 +285,7 @@ func (ln *line) tellLongWait(w *waiter) {
 	c.mu.Lock()
 	e := Event{
 		Kind: EventLongWait, Name: ln.name.Full, Mode: w.ask.mode, Took: driver.Now().Sub(w.start),
-		Holder: ln.holder(), Ahead: ln.queue.Ahead,
+		Ahead: ln.queue.Ahead,
 	}
 	if ln.reason != nil && ln.cause != nil {
 		e.Err = c.errorf("acquire", ln.name.Full, ln.reason, ln.cause)
@@ -280,6 +294,9 @@ func (ln *line) tellLongWait(w *waiter) {
 		e.Ahead++
 	}
 	c.mu.Unlock()
+	if e.Err == nil {
+		e.Holder = ln.newestHolder()
+	}
 	args := []any{"store", c.props.Store, "name", e.Name, "waited", e.Took, "ahead", e.Ahead}
 	if e.Holder != nil {
 		args = append(args, "holder", e.Holder.String())

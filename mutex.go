@@ -1,6 +1,9 @@
 package holdfast
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Mutex is a name to be held by one at a time, with the client's defaults. It
 // holds no state: the lease is what is held.
@@ -47,7 +50,8 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Lease, error) {
 	return m.c.TryAcquire(ctx, m.name, &AcquireOptions{Mode: Shared})
 }
 
-// Semaphore is a name of which a limited number of permits can be held. All
+// Semaphore is a name of which a limited number of permits can be held; for
+// other options see AcquireOptions.Permits. All
 // who use the name must agree on the limit (ErrConflict). Requests for several
 // permits are served strictly in order.
 type Semaphore struct {
@@ -61,17 +65,21 @@ func (c *Client) Semaphore(name string, limit int) *Semaphore { return &Semaphor
 
 // Acquire waits for n permits.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Lease, error) {
-	return s.c.Acquire(ctx, s.name, s.options(n))
+	if n < 1 {
+		return nil, s.refuse(n)
+	}
+	return s.c.Acquire(ctx, s.name, &AcquireOptions{Permits: n, Limit: s.limit})
 }
 
 // TryAcquire tries to get n permits.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Lease, error) {
-	return s.c.TryAcquire(ctx, s.name, s.options(n))
+	if n < 1 {
+		return nil, s.refuse(n)
+	}
+	return s.c.TryAcquire(ctx, s.name, &AcquireOptions{Permits: n, Limit: s.limit})
 }
 
-func (s *Semaphore) options(n int) *AcquireOptions {
-	if n == 0 {
-		n = -1 // AcquireOptions would take 0 for "not a semaphore"
-	}
-	return &AcquireOptions{Permits: n, Limit: s.limit}
+// refuse is for what AcquireOptions would take for "not a semaphore".
+func (s *Semaphore) refuse(n int) error {
+	return s.c.errorf("acquire", s.name, ErrInvalid, fmt.Errorf("permits %d of %d: at least 1", n, s.limit))
 }

@@ -73,9 +73,9 @@ type Options struct {
 	Require Require
 	// TTL is used where AcquireOptions.TTL is zero; default 30 s.
 	TTL time.Duration
-	// RequestTimeout bounds one request to the store; default and limit are
-	// min(2 s, TTL/3) of each acquire. A larger one than TTL/3 of Options.TTL
-	// is ErrInvalid.
+	// RequestTimeout bounds one request to the store; default 2 s. It is cut to
+	// TTL/3 of the lease that it is about; one over TTL/3 of Options.TTL is
+	// ErrInvalid.
 	RequestTimeout time.Duration
 	// Label says who we are to people who look at the lock; default
 	// "host/program[pid]". At most 256 bytes.
@@ -84,10 +84,12 @@ type Options struct {
 	// this process waits next in line.
 	NoLocalHandOver bool
 	// LeaveOnClose makes Close end the leases here without releasing them in
-	// the store, where they run out.
+	// the store, where they run out (at once where they live by our connection
+	// or process, as on the file store).
 	LeaveOnClose bool
 	// Observe, if set, is told what happens; see [Event]. It is called on the
-	// goroutine where it happens and must not block. ctx carries the values of
+	// goroutine where it happens, without a lock; a slow one delays what that
+	// goroutine does next, and it must not call Close. ctx carries the values of
 	// the acquire's ctx.
 	Observe func(ctx context.Context, e Event)
 	// Logger gets a line for a long wait, a lost lease and what Close had to
@@ -114,28 +116,33 @@ type AcquireOptions struct {
 	// TTL is how long the lease lives without proof of life, from 200 ms to
 	// 24 h; 0 means the client's. It is renewed every TTL/3.
 	TTL time.Duration
-	// NoRenew makes a lease that ends by itself after TTL.
+	// NoRenew makes a lease that ends by itself: the store frees the name after
+	// TTL, and the lease is trusted until a little before (see Lease.Deadline).
 	NoRenew bool
 	// MaxHold ends the lease so long after its grant, renewed or not; 0: never.
 	// At least 200 ms.
 	MaxHold time.Duration
 	// MinHold keeps the name taken so long after the grant even if it is
 	// released, or the process crashes, sooner (a crash frees early on stores
-	// that are bound to a connection).
+	// that are bound to a connection). At most 24 h, MaxHold, and what the store
+	// takes as a TTL.
 	MinHold time.Duration
 	// Wait bounds the wait besides ctx; 0: no bound. A last attempt is made at
-	// its end. The error is ErrTimeout.
+	// its end, and takes at most a tenth of it, or 50 ms. The error is ErrTimeout.
 	Wait time.Duration
 	// Tries makes at most so many attempts, with a jittered pause between
 	// them, and takes no place in the queue; 0: no bound. The error is ErrHeld.
 	Tries int
 	// Unfair takes no place in the queue and may overtake those who did, where
-	// the store allows it.
+	// the store allows it. Unfair goroutines of one client stand in a line of
+	// their own.
 	Unfair bool
 	// Label overrides Options.Label.
 	Label string
 	// Reentrant lets an acquire made with the context of a lease of the same
-	// name, or with its Key, share that lease's hold. Exclusive covers Shared.
+	// name, or with its Key, share that lease's hold. Exclusive covers Shared. The
+	// hold lives at least the TTL that any of them asked for; MinHold and MaxHold
+	// are those of the first.
 	Reentrant bool
 	// Key is the reentrancy key for callers that do not have the lease's
 	// context. It implies Reentrant, is only compared within this client, and
@@ -176,7 +183,7 @@ func (o *AcquireOptions) validate(name string) error {
 	switch {
 	case o.Permits == 0 && o.Limit == 0:
 		if o.Mode > Shared {
-			bad("mode %v: set permits and limit instead", o.Mode)
+			bad("mode %d: must be Exclusive or Shared; for permits set Permits and Limit", o.Mode)
 		}
 	case o.Mode != 0:
 		bad("mode and permits: a name is either a lock or a semaphore")

@@ -36,39 +36,6 @@ func (p *place) plan(q driver.Queue) {
 	p.c.keeper.place(&p.alarm, p)
 }
 
-// signal takes what the store says by itself.
-func (c *Client) signal(s driver.Signal) {
-	after := func() {}
-	c.mu.Lock()
-	switch s.Kind {
-	case driver.GrantSignal:
-		if p := c.places[s.Owner]; p != nil { // else of an attempt given up long ago
-			p.tell(news{grant: s.Grant})
-		}
-	case driver.MissedSignal:
-		for _, p := range c.places {
-			if p.alarm.set {
-				p.alarm.at = driver.Now()
-				c.keeper.place(&p.alarm, p)
-			} else {
-				p.missed = true // a request is on its way; its answer may be older
-			}
-		}
-	case driver.LostSignal:
-		if h := c.holds[s.Owner]; h != nil {
-			after = c.lose(h, "the store says so: "+s.Reason)
-		} else if p := c.places[s.Owner]; p != nil {
-			p.lost = true
-		}
-	case driver.BrokenSignal:
-		if h := c.holds[s.Owner]; h != nil {
-			after = c.revoke(h, s.Reason)
-		}
-	}
-	c.mu.Unlock()
-	after()
-}
-
 // tell leaves news for the serving goroutine; the first counts. Under mu.
 func (p *place) tell(n news) {
 	select {
@@ -86,7 +53,7 @@ func (p *place) beaten(sent driver.Instant, seen uint64, res driver.BeatResult) 
 	case res.Err != nil:
 		p.alarm.at = driver.Now().Add(beatEarly)
 		p.ln.c.keeper.place(&p.alarm, p)
-		p.ln.reason, p.ln.cause = kindError(p.ln.c.store.Classify(res.Err)), res.Err
+		p.ln.reason, p.ln.cause = ErrUnavailable, res.Err
 	case res.Status == driver.Waiting:
 		if sent > p.sent {
 			p.sent, p.seen = sent, seen
@@ -202,57 +169,4 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-}
-
-// lastAttempt is made when a bounded wait runs out: the message of a grant may
-// have been lost, or the name become free since the last look.
-func (ln *line) lastAttempt(w *waiter) (*Lease, error) {
-	c := ln.c
-	done, err := c.enter("acquire", ln.name.Full)
-	if err != nil { // then Close has answered him
-		return ln.leave(w, ErrTimeout)
-	}
-	defer done()
-	c.mu.Lock()
-	if w.done {
-		c.mu.Unlock()
-		return w.lease, w.err
-	}
-	p, isHead := ln.place, ln.first == w
-	c.mu.Unlock()
-	switch {
-	case !isHead || c.blocker != nil && !w.ask.unfair:
-		// Somebody of this process is before us, or the store itself would have
-		// let us in.
-	case p != nil:
-		beaten := make(chan struct{})
-		c.background(func() { c.beat([]*place{p}); close(beaten) })
-		select {
-		case <-beaten:
-		case <-w.ctx.Done():
-			return ln.leave(w, w.ctx.Err())
-		}
-		c.mu.Lock()
-		granted := len(p.news) > 0 || ln.place != p
-		c.mu.Unlock()
-		if granted { // it is being delivered
-			timer := time.NewTimer(c.requestTimeout(w.ask.ttl))
-			defer timer.Stop()
-			select {
-			case <-w.ready:
-			case <-timer.C:
-			case <-w.ctx.Done():
-				return ln.leave(w, w.ctx.Err())
-			}
-		}
-	default:
-		c.mu.Lock()
-		p := c.newPlace(w, ln)
-		p.seen = w.num
-		c.mu.Unlock()
-		if res, err := c.attempt(w.ctx, p, false); err == nil && res.Status == driver.Granted {
-			ln.deliver(p, res.Grant)
-		}
-	}
-	return ln.leave(w, ErrTimeout)
 }

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"context"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -46,12 +47,11 @@ func (c *Client) reenter(w *waiter, name string, o *AcquireOptions) (*Lease, err
 	c.mu.Unlock()
 	w.lease = l
 	if more {
-		if err := l.extendTo(w.ask.ttl); err != nil {
+		if err := l.extendTo(w.ctx, w.ask.ttl); err != nil {
 			_ = l.Release(w.ctx)
 			return nil, err
 		}
 	}
-	c.tellAcquired(w, EventAcquired)
 	return l, nil
 }
 
@@ -81,8 +81,6 @@ func (c *Client) leaveKey(l *Lease) {
 // shareable says why a hold cannot be shared.
 func (c *Client) shareable(h *hold, w *waiter, name string, o *AcquireOptions) error {
 	switch {
-	case h.revoked != nil:
-		return c.errorf("acquire", name, ErrBroken, nil)
 	case !o.Reentrant && o.Key == "":
 		return c.errorf("acquire", name, ErrConflict, textError("the context's own lease holds it: waiting would never end; set Reentrant to share it"))
 	case h.ask.mode != w.ask.mode && h.ask.mode != Exclusive:
@@ -94,10 +92,10 @@ func (c *Client) shareable(h *hold, w *waiter, name string, o *AcquireOptions) e
 }
 
 // extendTo makes the shared hold live at least ttl, as the inner lease asked.
-func (l *Lease) extendTo(ttl time.Duration) error {
+func (l *Lease) extendTo(ctx context.Context, ttl time.Duration) error {
 	h := l.hold
 	if driver.Instant(h.deadline.Load()) == never {
 		return nil
 	}
-	return h.askNow(l.ctx, l, "acquire", ttl)
+	return h.askNow(ctx, l, "acquire", ttl)
 }

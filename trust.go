@@ -32,7 +32,7 @@ func margin(window time.Duration) time.Duration {
 
 var (
 	errLateGrant = errors.New("the grant came too late to be trusted, and was given back")
-	errBadGrant  = errors.New("the store broke its contract: no window, or a token that is too large; the grant was given back")
+	errBadGrant  = errors.New("the store broke its contract: no window, one from nowhere, or a token that is too large; the grant was given back")
 )
 
 // trust is the deadline of a fresh grant, or why it cannot be trusted. A store
@@ -49,7 +49,7 @@ func (c *Client) trust(p *place, g driver.Grant, now driver.Instant) (driver.Ins
 	}
 	deadline := trustUntil(p.sent, window)
 	switch {
-	case g.Window < 0 || g.Window == 0 && c.props.Bound == driver.ByLease || g.Token >= tokens:
+	case g.Window < 0 || g.Window == 0 && c.props.Bound == driver.ByLease || g.Window > 0 && p.sent == 0 || g.Token >= tokens:
 		return 0, errBadGrant
 	case deadline <= now:
 		return 0, errLateGrant

@@ -21,7 +21,7 @@ func bootTime() int64 {
 
 // inBubble tells a bubble's time from that of a machine whose clock is wrong.
 func inBubble(t time.Time) bool {
-	return readClock(clockRealtime).Sec-t.Unix() > 24*60*60
+	return int64(readClock(clockRealtime).Sec)-t.Unix() > 24*60*60 //nolint:unconvert // 32 bits on some
 }
 
 func readClock(id uintptr) (ts syscall.Timespec) {

@@ -1,6 +1,7 @@
 // Package driver is the contract between Holdfast and a lock store.
 //
-// Users never touch it: they hold a holdfast.Client. Those who teach Holdfast
+// Users meet only its modes, classes and [Properties]; they hold a
+// holdfast.Client. Those who teach Holdfast
 // a new store implement [Store], and the optional interfaces for what the
 // store can do beyond it: [Queuer] or [Blocker] for waiting, [Signaler],
 // [Batcher], [Sharder], [Lister], [Inspector], [Breaker], [Inheritor].
@@ -127,7 +128,9 @@ type Signaler interface {
 
 // Batcher is a store that can carry many requests in one exchange. A batch
 // never holds two requests of one name, nor of two shards. The answers are in
-// order and as many, each with its own error.
+// order and as many, each with its own error; each is what Acquire or Release
+// would have answered. When ctx ends half-way, those not answered yet carry an
+// error as there.
 type Batcher interface {
 	AcquireMany(ctx context.Context, reqs []*AcquireRequest) []AcquireAnswer
 	ReleaseMany(ctx context.Context, reqs []*ReleaseRequest) []ReleaseAnswer
@@ -148,7 +151,8 @@ type Sharder interface {
 // of, so that a handle of it can leave the process.
 type Detacher interface {
 	// Detach makes the exact grant live by itself for r.TTL from now, whatever
-	// becomes of the session.
+	// becomes of the session. It answers as Renew does, and at once; when ctx
+	// ends half-way the grant may have been detached.
 	Detach(ctx context.Context, r RenewRequest) RenewResult
 }
 
@@ -167,16 +171,19 @@ const (
 	Permits
 )
 
-func (m Mode) String() string {
-	switch m {
-	case Exclusive:
-		return "exclusive"
-	case Shared:
-		return "shared"
-	case Permits:
-		return "permits"
+var modeNames = [...]string{"none", "exclusive", "shared", "permits"}
+
+// String gives the mode's name.
+func (m Mode) String() string { return name(modeNames[:], int(m)) }
+
+// MarshalText gives the mode's name.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+func name(names []string, i int) string {
+	if i >= len(names) {
+		return "unknown"
 	}
-	return "none"
+	return names[i]
 }
 
 // Name is what is locked. Key identifies it in the store, within the limits
@@ -312,7 +319,7 @@ type RenewResult struct {
 	// Sent is as in [Grant]: when the proof of life that Window counts from was
 	// sent, if it was not this request.
 	Sent   Instant
-	Reason string // of a break
+	Reason string // of a break; with Lost: of a forced one, if the store still knows
 	Err    error
 }
 
@@ -354,6 +361,7 @@ const (
 	// anew); every place is asked about at once. Owner is zero.
 	MissedSignal
 	// LostSignal: the grant of Owner is lost; it may only make a loss earlier.
+	// Reason is set if a person forced it.
 	LostSignal
 	// BrokenSignal: the grant of Owner was revoked, with Reason.
 	BrokenSignal

@@ -10,7 +10,8 @@ import (
 // Inspector is a store that tells who holds and who waits for a name.
 type Inspector interface {
 	// Inspect answers with the zero Record's Holders and Waiters if the name is
-	// free. It takes nothing and disturbs nobody's attempt.
+	// free. It takes nothing and disturbs nobody's attempt. It answers at once;
+	// when ctx ends half-way it returns an error, and nothing has changed.
 	Inspect(ctx context.Context, n Name) (Record, error)
 }
 
@@ -19,7 +20,7 @@ type Lister interface {
 	// List yields the records of all names under a prefix of the application
 	// that are held or waited for, in no particular order, each at most once.
 	// A name that is taken and freed while the listing runs may be missing.
-	// An error ends the listing.
+	// An error ends the listing, as does ctx. It may take several exchanges.
 	List(ctx context.Context, prefix string) iter.Seq2[Record, error]
 }
 
@@ -27,15 +28,19 @@ type Lister interface {
 type Breaker interface {
 	// Break marks the exact grant as revoked, which its holder learns at the
 	// next renewal or sooner; the name is granted again when the holder
-	// releases or the grant ends. With Force it ends the grant at once.
+	// releases or the grant ends. With Force it ends the grant at once. It does
+	// not wait for the holder. When ctx ends half-way the mark may have been made;
+	// the same request again is harmless.
 	Break(ctx context.Context, req *BreakRequest) (BreakStatus, error)
 }
 
 // Inheritor is a store whose holds live in open file descriptors, which
 // another process can share: the name stays taken until all have closed them.
 type Inheritor interface {
-	// Inherit returns duplicates of the descriptors that hold the grant, for
-	// the caller to pass on and close.
+	// Inherit returns duplicates (close-on-exec) of the descriptors that hold the
+	// grant, for the caller to pass on and close; an error if this store holds
+	// nothing for the owner. It does not block. A Release frees the name whatever
+	// duplicates are open.
 	Inherit(owner Owner) ([]*os.File, error)
 }
 

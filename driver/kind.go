@@ -27,9 +27,10 @@ const (
 	Canceled
 )
 
-func (k Kind) String() string {
-	return [...]string{"indeterminate", "unavailable", "denied", "conflict", "invalid", "unsupported", "canceled"}[k]
-}
+var kindNames = [...]string{"indeterminate", "unavailable", "denied", "conflict", "invalid", "unsupported", "canceled"}
+
+// String gives the kind's name.
+func (k Kind) String() string { return name(kindNames[:], int(k)) }
 
 // Failure is an error with its kind, for drivers that have no client library
 // whose errors they would have to look into. [KindOf] finds it.

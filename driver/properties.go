@@ -14,9 +14,13 @@ const (
 	ClassA                 // consensus: holds while a majority lives
 )
 
-func (c Class) String() string {
-	return [...]string{"none", "D", "C", "B", "A"}[c]
-}
+var classNames = [...]string{"none", "D", "C", "B", "A"}
+
+// String gives the class's letter, or "none".
+func (c Class) String() string { return name(classNames[:], int(c)) }
+
+// MarshalText gives what String does.
+func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // Bound is what a grant lives by.
 type Bound uint8

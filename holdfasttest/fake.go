@@ -16,6 +16,7 @@ package holdfasttest
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -25,7 +26,9 @@ import (
 )
 
 // Fake is a lock store in memory with faults to order, and the clients of it.
-// Its methods may be called from many goroutines.
+// Faults may be ordered from many goroutines; what may fail the test (NewClient,
+// Lose, WaitHeld) is for the test's own. Names are those of clients without a
+// prefix. A fake that is used in a testing/synctest bubble must be made there.
 type Fake struct {
 	tb     testing.TB
 	server *memlock.Server
@@ -50,14 +53,18 @@ func New(tb testing.TB) *Fake {
 func (f *Fake) Client() *holdfast.Client { return f.client }
 
 // NewClient makes another client of the same store, as another process would
-// have. opts may be nil.
+// have. opts may be nil; then the client's log is the test's.
 func (f *Fake) NewClient(opts *holdfast.Options) *holdfast.Client {
 	f.tb.Helper()
 	inner, ok := f.server.Store().(memory)
 	if !ok {
 		f.tb.Fatal("holdfasttest: the memory store lacks an ability")
 	}
-	c, err := holdfast.New(&store{memory: inner, faults: f.faults}, opts)
+	o := holdfast.Options{Logger: slog.New(slog.NewTextHandler(f.tb.Output(), nil))}
+	if opts != nil {
+		o = *opts
+	}
+	c, err := holdfast.New(&store{memory: inner, faults: f.faults}, &o)
 	if err != nil {
 		f.tb.Fatal(err)
 	}
@@ -69,9 +76,9 @@ func (f *Fake) NewClient(opts *holdfast.Options) *holdfast.Client {
 	return c
 }
 
-// Lose takes the name away from all who hold it, as an expiry or an operator's
-// forced break would: their leases end with ErrLost, and another can acquire
-// the name at once. The test fails if nobody holds the name.
+// Lose takes the name away from all who hold it, as an expiry would: their leases
+// have ended with ErrLost when it returns, and another can acquire the name. The
+// test fails if nobody holds the name.
 func (f *Fake) Lose(name string) {
 	f.tb.Helper()
 	n := storeName(name)
@@ -80,10 +87,16 @@ func (f *Fake) Lose(name string) {
 		f.tb.Fatalf("holdfasttest: nobody holds %q", name)
 	}
 	for _, h := range record.Holders {
-		req := &driver.BreakRequest{Name: n, Token: h.Token, Reason: "holdfasttest", Force: true}
-		if _, err := f.breaks.Break(context.Background(), req); err != nil {
+		told := f.faults.expectLoss(h.Owner)
+		if _, err := f.breaks.Break(context.Background(), &driver.BreakRequest{Name: n, Token: h.Token, Force: true}); err != nil {
 			f.tb.Fatal(err)
 		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		select {
+		case <-told:
+		case <-ctx.Done(): // the client was closed meanwhile
+		}
+		cancel()
 	}
 }
 

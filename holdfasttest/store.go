@@ -3,6 +3,8 @@ package holdfasttest
 import (
 	"context"
 	"errors"
+	"iter"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +15,9 @@ import (
 type faults struct {
 	delay atomic.Int64
 	down  atomic.Bool
+
+	mu     sync.Mutex
+	losses map[driver.Owner]chan struct{} // closed when the holder was told
 }
 
 // memory is all that the memory store can do.
@@ -28,6 +33,31 @@ type memory interface {
 type store struct {
 	memory
 	faults *faults
+}
+
+// expectLoss returns what is closed when the holder's client knows of the loss.
+func (f *faults) expectLoss(o driver.Owner) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.losses == nil {
+		f.losses = map[driver.Owner]chan struct{}{}
+	}
+	told := make(chan struct{})
+	f.losses[o] = told
+	return told
+}
+
+// Listen passes signals on, and notes when a loss was told.
+func (s *store) Listen(deliver func(driver.Signal)) {
+	s.memory.Listen(func(sig driver.Signal) {
+		deliver(sig)
+		s.faults.mu.Lock()
+		defer s.faults.mu.Unlock()
+		if told := s.faults.losses[sig.Owner]; told != nil && sig.Kind == driver.LostSignal {
+			close(told)
+			delete(s.faults.losses, sig.Owner)
+		}
+	})
 }
 
 var errDown = &driver.Failure{Kind: driver.Unavailable, Err: errors.New("the store is down (holdfasttest)")}
@@ -138,4 +168,26 @@ func (s *store) Break(ctx context.Context, req *driver.BreakRequest) (status dri
 		return 0, lost
 	}
 	return status, err
+}
+
+func (s *store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
+	return func(yield func(driver.Record, error) bool) {
+		var records []driver.Record
+		err := s.through(ctx, func() {
+			for r, err := range s.memory.List(bare(ctx), prefix) {
+				if err == nil {
+					records = append(records, r)
+				}
+			}
+		})
+		if err != nil {
+			yield(driver.Record{}, err)
+			return
+		}
+		for _, r := range records {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
 }

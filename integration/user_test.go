@@ -125,6 +125,9 @@ func (u *user) adopt(ctx context.Context, from *grip, mode holdfast.Mode, o *hol
 		Kind: history.Acquire, Client: u.number, Op: op, Name: from.lease.Name(), Mode: mode.String(), N: o.Permits, Limit: o.Limit,
 		How: fmt.Sprintf("adopt op %d", from.op),
 	})
+	if from.lease.Context().Value(mayEnd{}) != nil { // a handle carries NoRenew
+		ctx = context.WithValue(ctx, mayEnd{}, true)
+	}
 	lease, err := u.client.Adopt(ctx, text)
 	if err != nil {
 		u.rec.Add(history.Event{Kind: history.Unknown, Client: u.number, Op: op, Err: err.Error()})

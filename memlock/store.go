@@ -219,7 +219,7 @@ func (s *Server) breakHold(e *entry, h *holder, req *driver.BreakRequest, now ti
 		return driver.Marked
 	}
 	h.expires = now
-	h.client.tell(driver.Signal{Kind: driver.LostSignal, Owner: h.owner, Reason: "broken by force: " + req.Reason})
+	h.client.tell(driver.Signal{Kind: driver.LostSignal, Owner: h.owner, Reason: req.Reason})
 	s.advance(e, now)
 	return driver.Freed
 }

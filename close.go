@@ -1,0 +1,133 @@
+package holdfast
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Close releases all leases (or leaves them, see Options.LeaveOnClose), ends
+// all waits with ErrClosed and all goroutines, and closes the store. It takes
+// about 5 s at most if the store does not answer; the error then names what
+// may remain there until it expires. Holds that MinHold keeps on a store bound
+// to the connection are waited for. It may be called at any time and again; a
+// repeated Close returns what the first one did.
+func (c *Client) Close() error {
+	select {
+	case c.closeOnce <- struct{}{}:
+		c.closeErr = c.close()
+		close(c.closeDone)
+	default:
+		<-c.closeDone // another is at it
+	}
+	return c.closeErr
+}
+
+func (c *Client) close() error {
+	c.mu.Lock()
+	c.closed = true
+	for _, ln := range c.lines {
+		for ln.first != nil {
+			ln.resolve(ln.first, nil, c.errorf("acquire", ln.name.Full, ErrClosed, nil))
+		}
+	}
+	byes := c.closeHolds()
+	c.mu.Unlock()
+	c.end()
+	for _, bye := range byes {
+		bye.end()
+	}
+	for _, bye := range byes {
+		bye.tell()
+	}
+	c.work.Wait()
+	err := c.settleDebts()
+	c.mu.Lock()
+	c.stopped = true
+	c.keeper.timer.Stop()
+	for _, ln := range c.lines {
+		if ln.turnTimer != nil {
+			ln.turnTimer.Stop()
+		}
+	}
+	c.mu.Unlock()
+	c.keeping.Wait()
+	if c.releases != nil {
+		c.acquires.wg.Wait()
+		c.releases.wg.Wait()
+	}
+	if err != nil {
+		c.log.Warn("holdfast: closed with releases unanswered", "store", c.props.Store, "error", err)
+		err = c.errorf("close", "", ErrUnavailable, err)
+	}
+	if cerr := c.store.Close(); cerr != nil {
+		err = errors.Join(err, c.errorf("close", "", kindError(c.store.Classify(cerr)), cerr))
+	}
+	return err
+}
+
+// closeHolds ends all holds: their releases become debts; under mu.
+func (c *Client) closeHolds() (byes []*farewell) {
+	for _, h := range c.holds {
+		byes = append(byes, c.bid(h.leases, c.errorf("hold", h.name.Full, ErrReleased, ErrClosed), 0))
+		req := driver.ReleaseRequest{Ref: h.ref()}
+		if kept := h.granted.Add(h.ask.minHold); h.ask.minHold > 0 && kept.Until() > 0 {
+			if c.props.Bound == driver.ByConnection {
+				if h.lingerUntil == 0 {
+					c.linger(h, kept)
+				}
+				continue
+			}
+			req.Keep = kept.Until()
+		}
+		h.retire()
+		if !c.opts.LeaveOnClose {
+			c.owe(&debt{req: req})
+		}
+	}
+	return byes
+}
+
+// settleDebts waits until no hold lingers and the store has answered all debts.
+// The store has 5 s for that; then it says what may remain.
+func (c *Client) settleDebts() error {
+	end := driver.Now().Add(releaseBudget)
+	for {
+		c.mu.Lock()
+		lingering := c.lingering
+		var open []string
+		for d := range c.debts {
+			if d.answered == 0 {
+				open = append(open, strconv.Quote(d.req.Name.Full))
+			}
+		}
+		c.mu.Unlock()
+		switch now := driver.Now(); {
+		case lingering > 0:
+			end = now.Add(releaseBudget)
+		case len(open) == 0:
+			return nil
+		case now >= end:
+			slices.Sort(open)
+			return errors.New("the store did not answer: may remain until it expires: " + strings.Join(slices.Compact(open), ", "))
+		}
+		timer := time.NewTimer(max(0, end.Until()))
+		select {
+		case <-c.settling:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// paid wakes settleDebts; under mu.
+func (c *Client) paid() {
+	select {
+	case c.settling <- struct{}{}:
+	default:
+	}
+}

@@ -79,7 +79,14 @@ func (c *Client) tellOutcome(w *waiter, name string, lease *Lease, err error) {
 	case err != nil:
 		c.observe(w.ctx, Event{Kind: EventRefused, Name: name, Mode: w.ask.mode, Took: driver.Now().Sub(w.start), Err: err})
 	default:
+		told := false
+		defer func() {
+			if !told { // the hook panicked: whoever recovers from that has no lease to release
+				_ = lease.Release(w.ctx)
+			}
+		}()
 		c.tellAcquired(w, lease)
+		told = true
 	}
 }
 

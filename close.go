@@ -75,7 +75,7 @@ func (c *Client) closeHolds() (byes []*farewell) {
 	for _, h := range c.holds {
 		byes = append(byes, c.bid(h.leases, c.errorf("hold", h.name.Full, ErrReleased, ErrClosed), 0))
 		req := driver.ReleaseRequest{Ref: h.ref()}
-		if kept := h.granted.Add(h.ask.minHold); h.ask.minHold > 0 && kept.Until() > 0 {
+		if kept := h.granted.Add(h.ask.minHold); h.ask.minHold > 0 && kept.Until() > 0 && h.revoked == nil {
 			if c.props.Bound == driver.ByConnection {
 				if h.lingerUntil == 0 {
 					c.linger(h, kept)

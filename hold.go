@@ -3,6 +3,7 @@ package holdfast
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -122,13 +123,35 @@ func (h *hold) renewTTL() time.Duration {
 
 // drop takes a lease off the hold and tells whether it was the last.
 func (h *hold) drop(l *Lease) (last bool) {
-	for i, other := range h.leases {
-		if other == l {
-			h.leases = append(h.leases[:i], h.leases[i+1:]...)
-			break
-		}
+	h.leases = slices.DeleteFunc(h.leases, func(other *Lease) bool { return other == l })
+	if l.renews && len(h.leases) > 0 {
+		h.endAlone()
 	}
 	return len(h.leases) == 0
+}
+
+// renewOn makes a hold of leases that end by themselves one that is renewed, for
+// one that joins it.
+func (h *hold) renewOn() {
+	if h.ask.noRenew && h.window == 0 {
+		h.ask.noRenew = false
+		h.setDeadline(never)
+	}
+}
+
+// endAlone gives a hold without a window, of which no lease is renewed any more,
+// the end of the one that lasts longest.
+func (h *hold) endAlone() {
+	var end driver.Instant
+	for _, l := range h.leases {
+		if l.renews || h.window > 0 {
+			return
+		}
+		end = max(end, trustUntil(l.since, l.ttl))
+	}
+	h.ask.noRenew = true
+	h.deadline.Store(int64(min(end, driver.Instant(h.deadline.Load()))))
+	h.c.keeper.schedule(h)
 }
 
 // retire takes the hold off the books: nobody renews or trusts it from now on.

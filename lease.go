@@ -17,7 +17,8 @@ type Lease struct {
 	hold   *hold
 	token  uint64
 	key    reentrancyKey
-	renews bool // whether this lease wants the hold renewed
+	renews bool          // whether this lease wants the hold renewed
+	ttl    time.Duration // asked for
 	values leaseValues
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -210,7 +211,7 @@ func newLease(h *hold, w *waiter, token uint64, now driver.Instant) *Lease {
 	if l.hold != nil { // in use
 		l = new(Lease)
 	}
-	l.hold, l.token, l.key, l.renews, l.since = h, token, w.key, !w.ask.noRenew, now
+	l.hold, l.token, l.key, l.renews, l.ttl, l.since = h, token, w.key, !w.ask.noRenew, w.ask.ttl, now
 	l.values = leaseValues{context.WithoutCancel(w.ctx), l}
 	l.ctx, l.cancel = context.WithCancelCause(&l.values)
 	return l

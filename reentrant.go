@@ -23,8 +23,8 @@ func (c *Client) reenter(w *waiter, name string, o *AcquireOptions) (*Lease, err
 		return nil, nil
 	}
 	c.mu.Lock()
-	if outer != nil && outer.cause != nil {
-		outer = nil
+	for outer != nil && outer.cause != nil { // an inner one that has ended; its outer may live
+		outer, _ = outer.values.parent.Value(heldKey{c, w.name.Key}).(*Lease)
 	}
 	if o.Key != "" {
 		w.key = reentrancyKey{w.name.Key, o.Key}
@@ -43,6 +43,9 @@ func (c *Client) reenter(w *waiter, name string, o *AcquireOptions) (*Lease, err
 	}
 	more := !w.ask.noRenew && h.left() < w.ask.ttl/2 || w.ask.noRenew && h.left() < w.ask.ttl
 	h.ask.ttl = max(h.ask.ttl, w.ask.ttl)
+	if !w.ask.noRenew {
+		h.renewOn()
+	}
 	l := h.addLease(w, outer.token, driver.Now())
 	c.mu.Unlock()
 	w.lease = l

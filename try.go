@@ -92,12 +92,14 @@ func (c *Client) acquireTries(w *waiter, name string, o *AcquireOptions) (*Lease
 			return lease, err
 		}
 		c.sleep(ctx, pause.next())
-		if ctx.Err() != nil {
-			why := w.ctx.Err()
-			if why == nil {
-				why = ErrTimeout
+		switch {
+		case w.ctx.Err() != nil: // nothing more is tried (law W1)
+			return nil, c.triesError(name, w.ctx.Err(), err)
+		case ctx.Err() != nil: // Wait is over: a last attempt
+			if lease, err = c.try(w, name); err == nil {
+				return lease, nil
 			}
-			return nil, c.triesError(name, why, err)
+			return nil, c.triesError(name, ErrTimeout, err)
 		}
 	}
 }

@@ -36,13 +36,16 @@ func (s *store) acquire(ctx context.Context, req *driver.AcquireRequest) (driver
 		return early, err
 	}
 	var again patience
-	for {
+	for range maxOpenTries {
 		if f == nil {
 			if f, err = s.open(ctx, req.Name.Key); err != nil {
 				return driver.AcquireResult{}, err
 			}
 		}
 		v, err := s.try(f, req)
+		if err != nil && f.outdated(err) {
+			v, err = stale, nil
+		}
 		switch {
 		case err != nil:
 			s.fail(f)
@@ -59,6 +62,10 @@ func (s *store) acquire(ctx context.Context, req *driver.AcquireRequest) (driver
 			return res, ctx.Err()
 		}
 	}
+	if f != nil {
+		f.close()
+	}
+	return driver.AcquireResult{}, comesAndGoes(s.path + "/" + req.Name.Key + suffix)
 }
 
 // take finds the file to make an attempt on, nil if one has to be opened, or
@@ -180,6 +187,16 @@ func (s *store) tryAtGate(f *file, req *driver.AcquireRequest) (v verdict, err e
 	return v, err
 }
 
+// outdated tells whether a refusal is of a file that has lost its name, which
+// says nothing of the name.
+func (f *file) outdated(err error) bool {
+	if driver.KindOf(err) != driver.Conflict {
+		return false
+	}
+	named, err := f.named()
+	return err == nil && !named
+}
+
 // whyBusy tells why the gate is taken: for as long as a hold or a wait lasts,
 // or for a moment.
 func (s *store) whyBusy(f *file, req *driver.AcquireRequest) (verdict, error) {
@@ -229,7 +246,7 @@ func (s *store) whyHeld(f *file, req *driver.AcquireRequest, gate bool) (verdict
 // heldOrStale answers held, unless the file has lost its name: then the name
 // may be free.
 func (s *store) heldOrStale(f *file) (verdict, error) {
-	ok, err := f.current()
+	ok, err := f.named()
 	if err != nil || ok {
 		return held, err
 	}
@@ -243,9 +260,9 @@ func kindConflict(f *file, h header, req *driver.AcquireRequest) error {
 	case h.kind == kindSemaphore && req.Mode != driver.Permits:
 		return conflict(f, "is held as a semaphore, not as a lock")
 	case h.kind == kindSemaphore && h.limit != req.Limit:
-		return failf(driver.Conflict, "%s is held as a semaphore of limit %d, not %d", f.path(), h.limit, req.Limit)
+		return failf(driver.Conflict, "%s is held as a semaphore of limit %d, not %d", f.path, h.limit, req.Limit)
 	}
 	return nil
 }
 
-func conflict(f *file, text string) error { return failf(driver.Conflict, "%s %s", f.path(), text) }
+func conflict(f *file, text string) error { return failf(driver.Conflict, "%s %s", f.path, text) }

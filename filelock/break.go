@@ -21,14 +21,13 @@ func (s *store) Break(ctx context.Context, req *driver.BreakRequest) (driver.Bre
 	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}
-	fd, err := s.openToLook(req.Name.Key, syscall.O_RDWR)
-	if fd < 0 || err != nil {
+	f, err := s.openToLook(req.Name.Key, syscall.O_RDWR)
+	if f == nil || err != nil {
 		return driver.NotHeld, err
 	}
-	f := &file{dir: s.dir.Load(), key: req.Name.Key, fd: fd}
 	defer f.close()
-	if err = waitLock(fd, writeLock, breakByte, 1); err != nil {
-		return 0, f.failure("lock", err)
+	if e := lockSoon(ctx, f.fd, breakByte, f.path); e != nil {
+		return 0, e
 	}
 	slot, e, status, err := f.findTarget(req)
 	if status != 0 || err != nil {
@@ -49,7 +48,7 @@ func (s *store) Break(ctx context.Context, req *driver.BreakRequest) (driver.Bre
 
 // findTarget finds the holder that a break is for, or answers why not.
 func (f *file) findTarget(req *driver.BreakRequest) (slot int, e entry, status driver.BreakStatus, err error) {
-	seen, err := look(f.fd, f.path(), 0)
+	seen, err := f.look(0)
 	if err != nil {
 		return 0, e, 0, err
 	}
@@ -112,7 +111,7 @@ func (s *store) forceOutExclusive(f *file, e *entry) (driver.BreakStatus, error)
 			_ = unlinkAt(f.dir, temp)
 		}
 	}()
-	seen, err := look(f.fd, f.path(), 1)
+	seen, err := f.look(1)
 	switch {
 	case err != nil:
 		return 0, err
@@ -134,7 +133,7 @@ func (s *store) forceOutExclusive(f *file, e *entry) (driver.BreakStatus, error)
 
 // replace gives the name a new file, with the gate in hand. It answers stale.
 func (s *store) replace(f *file, h header) (verdict, error) {
-	if ok, err := f.current(); err != nil || !ok {
+	if ok, err := f.named(); err != nil || !ok {
 		return stale, err
 	}
 	temp, err := s.successor(f, h)
@@ -166,7 +165,7 @@ func (s *store) successor(f *file, h header) (string, error) {
 	clear(page[:nameOffset])
 	putHeader(page, h)
 	temp := tempName()
-	n := &file{dir: f.dir, key: f.key}
+	n := &file{dir: f.dir, key: f.key, path: f.path}
 	if n.fd, err = s.create(f.dir, temp); err != nil {
 		return "", n.failure("replace", err)
 	}

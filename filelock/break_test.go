@@ -3,10 +3,14 @@
 package filelock
 
 import (
+	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -184,4 +188,73 @@ func TestRelabel(t *testing.T) {
 		}
 		g.release()
 	}
+}
+
+// A breaker who was stopped half-way stops no other for good.
+func TestBreakWhileAnotherIsStopped(t *testing.T) {
+	t.Parallel()
+	c := openStore(t, t.TempDir(), nil)
+	g := c.hold("k", driver.Exclusive)
+	unlock := lockByteOf(t, c.path+"/k.lock", breakByte)
+	req := &driver.BreakRequest{Name: g.ref.Name, Token: g.token, Reason: "stuck"}
+	try := func(ctx context.Context) (kind driver.Kind, err error) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, err = c.Break(ctx, req)
+		}()
+		select {
+		case <-done:
+			return c.Classify(err), err
+		case <-time.After(testPatience):
+			t.Fatal("the break does not end")
+			return 0, nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	if kind, err := try(ctx); kind != driver.Canceled || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(kind, err)
+	}
+	if kind, err := try(t.Context()); kind != driver.Unavailable || !strings.Contains(err.Error(), c.path+"/k.lock") {
+		t.Fatal(kind, err)
+	}
+	unlock()
+	if status, err := c.Break(t.Context(), req); err != nil || status != driver.Marked {
+		t.Fatal(status, err)
+	}
+}
+
+// Nor does one who was stopped while he wrote the floor.
+func TestSweepWhileAnotherIsStopped(t *testing.T) {
+	t.Parallel()
+	c := openStore(t, t.TempDir(), nil)
+	c.hold("k", driver.Exclusive).release()
+	until(t, "the first sweep", func() bool { return !c.sweepDue() })
+	lockByteOf(t, c.path+"/"+floorName, floorByte)
+	done := make(chan int, 1)
+	go func() { done <- c.sweep(t.Context(), 0) }()
+	select {
+	case n := <-done:
+		if n != 0 {
+			t.Fatalf("swept %d", n)
+		}
+	case <-time.After(testPatience):
+		t.Fatal("the sweep does not end")
+	}
+	c.hold("k", driver.Exclusive)
+}
+
+// lockByteOf locks a byte of a file as another process would.
+func lockByteOf(t *testing.T, path string, b int64) (unlock func()) {
+	t.Helper()
+	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeFD(fd) })
+	if ok, err := tryLock(fd, writeLock, b, 1); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	return func() { free(fd, b, 1) }
 }

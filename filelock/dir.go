@@ -4,48 +4,11 @@ package filelock
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"syscall"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
-
-// DefaultDir returns the directory of the default store, made if it is
-// missing: /run/lock/holdfast-<uid>, or /tmp/holdfast-<uid> where there is no
-// /run/lock. No environment variable changes it, so that cron and a shell
-// meet. If it exists it must be a real directory of this user that nobody else
-// may enter, else the error is Denied.
-func DefaultDir() (string, error) {
-	parent := "/run/lock"
-	if _, err := os.Stat(parent); errors.Is(err, os.ErrNotExist) {
-		parent = "/tmp"
-	}
-	return privateDir(parent, os.Getuid())
-}
-
-func privateDir(parent string, uid int) (string, error) {
-	path := fmt.Sprintf("%s/holdfast-%d", parent, uid)
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return "", failure("make", path, errnoOf(err))
-	}
-	var st syscall.Stat_t
-	if err := syscall.Lstat(path, &st); err != nil {
-		return "", failure("look at", path, err)
-	}
-	switch {
-	case st.Mode&syscall.S_IFMT == syscall.S_IFLNK:
-		return "", failf(driver.Denied, "%s is a symbolic link, not a directory", path)
-	case st.Mode&syscall.S_IFMT != syscall.S_IFDIR:
-		return "", failf(driver.Denied, "%s is not a directory", path)
-	case int(st.Uid) != uid:
-		return "", failf(driver.Denied, "%s belongs to another user (uid %d)", path, st.Uid)
-	case st.Mode&0o077 != 0:
-		return "", failf(driver.Denied, "%s may be entered by other users (mode %04o, not 0700)", path, st.Mode&0o7777)
-	}
-	return path, nil
-}
 
 // directory is an open directory of lock files.
 type directory struct {
@@ -58,12 +21,9 @@ type directory struct {
 
 // openDirectory opens the directory and looks whether locks work in it.
 func openDirectory(path string, opts *Options) (*directory, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return nil, failf(driver.Unavailable, "directory %s: %w", path, err)
-	}
-	d := &directory{path: abs}
-	if d.fd, err = openDirectoryFile(abs, opts); err != nil {
+	d := &directory{path: path}
+	var err error
+	if d.fd, err = openDirectoryFile(path, opts); err != nil {
 		return nil, err
 	}
 	if err := d.inspect(opts); err != nil {
@@ -90,9 +50,9 @@ func openDirectoryFile(path string, opts *Options) (int, error) {
 	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
 		var st syscall.Stat_t
 		if syscall.Lstat(path, &st) == nil && st.Mode&syscall.S_IFMT == syscall.S_IFLNK {
-			return -1, failf(driver.Conflict, "%s is a symbolic link; the store wants the directory itself", path)
+			return -1, failf(driver.Denied, "%s is a symbolic link; the store wants the directory itself", path)
 		}
-		return -1, failf(driver.Conflict, "%s is not a directory", path)
+		return -1, failf(driver.Unavailable, "%s is not a directory", path)
 	}
 	return -1, failure("open directory", path, err)
 }
@@ -131,7 +91,9 @@ func (d *directory) inspect(opts *Options) error {
 		return failf(driver.Unsupported, "%s is on %s, a network file system, where locks may not exclude other machines; "+
 			"network=allow accepts that, as class D", d.path, network)
 	}
-	d.network = network
+	if d.network = network; network != "" {
+		locksMayHang.Store(true)
+	}
 	return nil
 }
 
@@ -139,26 +101,67 @@ func (d *directory) close() { closeFD(d.fd) }
 
 func (d *directory) file(name string) string { return d.path + "/" + name }
 
-// reopen follows a directory that was removed and made again. It answers false
-// if the path still leads to the one that we have, or nowhere.
-func (s *store) reopen(d *directory) bool {
-	fresh, err := openDirectory(s.path, &s.opts)
+// placed tells whether the path still leads here: not if the directory was
+// removed, moved away, or hidden by a mount.
+func (d *directory) placed() (bool, error) {
+	var st syscall.Stat_t
+	switch err := syscall.Lstat(d.path, &st); {
+	case leadsNowhere(err):
+		return false, nil
+	case err != nil:
+		return false, failure("look at", d.path, err)
+	}
+	return uint64(st.Dev) == d.dev && st.Ino == d.ino, nil //nolint:unconvert // types differ by platform
+}
+
+// directory answers with the directory that the path leads to now: the one that
+// is open, or one that was made in its place since. If there is none it is made
+// if create is set, and else an error.
+func (s *store) directory(create bool) (*directory, error) {
+	d := s.dir.Load()
+	if ok, err := d.placed(); ok || err != nil {
+		return d, err
+	}
+	opts := s.opts
+	opts.Create = create
+	fresh, err := openDirectory(s.path, &opts)
 	if err != nil {
-		return false
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.dir.Load()
 	switch {
-	case s.closed || fresh.dev == now.dev && fresh.ino == now.ino:
+	case s.closed:
 		fresh.close()
-		return now != d && !s.closed
-	default:
-		s.old = append(s.old, now) // holds may use it still
-		s.dir.Store(fresh)
-		s.idle.closeAll()
-		return true
+		return nil, s.errClosed()
+	case fresh.dev == now.dev && fresh.ino == now.ino: // another call was quicker
+		fresh.close()
+		return now, nil
+	case fresh.network != "" && s.props.Class != driver.ClassD:
+		fresh.close()
+		return nil, failf(driver.Unsupported, "%s has moved to %s, a network file system, since the store was opened", s.path, fresh.network)
 	}
+	s.old = append(s.old, now) // holds may use it still
+	s.dir.Store(fresh)
+	s.idle.closeAll()
+	return fresh, nil
+}
+
+// directoryToLook is directory for those who only look: it makes none. Where
+// the path leads nowhere it answers with the open one, in which some may hold
+// who were not told yet.
+func (s *store) directoryToLook() (*directory, error) {
+	d, err := s.directory(false)
+	if errors.Is(err, syscall.ENOENT) {
+		return s.dir.Load(), nil
+	}
+	return d, err
+}
+
+// leadsNowhere tells whether a path has no end.
+func leadsNowhere(err error) bool {
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // errnoOf unwraps package os's errors, whose text repeats the path.

@@ -61,7 +61,8 @@
 // process, or with Close, unless its descriptors were inherited (Inherit). A
 // file that is removed or replaced by a person ends its holds: the holder
 // learns it at the next renewal, and until then two may run. So does a forced
-// break. On a file system in memory tokens do not survive a reboot: a clock
+// break, and whoever removes or moves the directory, or mounts over it: newcomers
+// lock where the path leads, which is made absolute once, by New. On a file system in memory tokens do not survive a reboot: a clock
 // that was set back meanwhile can lower them.
 //
 // A try answers Held while somebody waits. It never blocks on a lock; it looks
@@ -72,9 +73,10 @@
 // # Errors
 //
 // All are [driver.Failure]s and name the file. Denied: permissions, a read-only
-// file system. Conflict: the name is held as another kind, or what is there is
+// file system, a symbolic link for the directory. Conflict: the name is held as another kind, or what is there is
 // no lock file of ours (a link, a pipe, foreign text): it is never touched.
-// Unavailable: no room (idle files are removed first), no descriptors.
+// Unavailable: no room (idle files are removed first), no descriptors, no
+// directory.
 // Unsupported: a network file system, or one without such locks.
 //
 // # Limits
@@ -82,6 +84,6 @@
 // Keys have at most 200 bytes. A name has at most 65,536 shared holders or
 // holders of permits. A held name costs a descriptor, and up to
 // Options.IdleDescriptors more are kept. Labels and reasons that do not fit
-// their block (about 300 and 900 bytes, quoted) are cut. Linux is the
+// their block (344 and 926 bytes, quoted) are cut. Linux is the
 // platform; the package is built for macOS without a promise.
 package filelock

@@ -17,9 +17,12 @@ const suffix = ".lock"
 // file is an open lock file, with a descriptor of its own: one hold, or one
 // attempt, at a time.
 type file struct {
-	dir *directory
-	key string
-	fd  int
+	dir  *directory
+	key  string
+	path string
+	fd   int
+	// What is open, wherever the path leads by now.
+	dev, ino uint64
 	// made says that this store created it and nobody was granted yet.
 	made bool
 
@@ -51,9 +54,7 @@ type hold struct {
 
 func (f *file) close() { closeFD(f.fd) }
 
-func (f *file) path() string { return f.dir.file(f.key + suffix) }
-
-func (f *file) failure(op string, err error) error { return failure(op, f.path(), err) }
+func (f *file) failure(op string, err error) error { return failure(op, f.path, err) }
 
 // maxOpenTries bounds how often an open may lose against files that come and
 // go, before something must be wrong.
@@ -67,13 +68,16 @@ func (s *store) open(ctx context.Context, key string) (*file, error) {
 		return nil, err
 	}
 	const flags = syscall.O_RDWR | syscall.O_NONBLOCK
-	var err error
 	var again patience
 	for range maxOpenTries {
-		f := &file{dir: s.dir.Load(), key: key}
-		f.fd, err = openAt(f.dir, key+suffix, flags, 0)
+		d, err := s.directory(s.opts.Create)
+		if err != nil {
+			return nil, err
+		}
+		f := &file{dir: d, key: key, path: d.file(key + suffix)}
+		f.fd, err = openAt(d, key+suffix, flags, 0)
 		if err == syscall.ENOENT { //nolint:errorlint // a bare errno
-			f.fd, err = s.create(f.dir, key+suffix)
+			f.fd, err = s.create(d, key+suffix)
 			f.made = err == nil
 		}
 		switch {
@@ -84,16 +88,18 @@ func (s *store) open(ctx context.Context, key string) (*file, error) {
 			}
 			return f, nil
 		case errors.Is(err, syscall.EEXIST):
+		case errors.Is(err, syscall.ENOENT): // the directory went this moment
 		case errors.Is(err, syscall.EACCES) && s.opts.Shared && again.wait(ctx):
 			// Its maker may be about to open it up.
-		case errors.Is(err, syscall.ENOENT) && s.reopen(f.dir):
-		case errors.Is(err, syscall.ENOENT):
-			return nil, failf(driver.Unavailable, "the directory %s was removed: %w", f.dir.path, err)
 		default:
-			return nil, openFailure(f.path(), err)
+			return nil, openFailure(f.path, err)
 		}
 	}
-	return nil, failf(driver.Unavailable, "open %s: it comes and goes: %w", s.dir.Load().file(key+suffix), err)
+	return nil, comesAndGoes(s.path + "/" + key + suffix)
+}
+
+func comesAndGoes(path string) error {
+	return failf(driver.Unavailable, "open %s: it comes and goes", path)
 }
 
 func (s *store) create(d *directory, name string) (int, error) {
@@ -123,10 +129,12 @@ func (s *store) checkKind(f *file) error {
 	case err != nil:
 		return f.failure("look at", err)
 	case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
-		return failf(driver.Conflict, "%s is not a regular file, so it is no lock file", f.path())
+		return failf(driver.Conflict, "%s is not a regular file, so it is no lock file", f.path)
 	case st.Nlink > 1:
-		return failf(driver.Conflict, "%s has several names (hard links), so it is no lock file", f.path())
-	case s.opts.Shared && st.Mode&0o666 != 0o666 && int(st.Uid) == os.Geteuid():
+		return failf(driver.Conflict, "%s has several names (hard links), so it is no lock file", f.path)
+	}
+	f.dev, f.ino = uint64(st.Dev), st.Ino //nolint:unconvert // types differ by platform
+	if s.opts.Shared && st.Mode&0o666 != 0o666 && int(st.Uid) == os.Geteuid() {
 		// Made by a private store of ours, or by one that died half-way.
 		if err := syscall.Fchmod(f.fd, uint32(s.fileMode())); err != nil {
 			return f.failure("open up", err)
@@ -149,29 +157,18 @@ func checkKey(key string) error {
 	return nil
 }
 
-// current tells whether the file still has a name. One without was swept,
-// replaced by a forced break, or removed by a person.
-func (f *file) current() (bool, error) {
-	var st syscall.Stat_t
-	if err := syscall.Fstat(f.fd, &st); err != nil {
-		return false, f.failure("look at", err)
-	}
-	return st.Nlink > 0, nil
-}
-
-// named tells whether the path leads to this very file.
+// named tells whether the path leads to this very file. It does not if the
+// file was swept, replaced by a forced break, or removed by a person, or if the
+// directory was moved away or made anew: who comes later gets another file.
 func (f *file) named() (bool, error) {
-	var own, found syscall.Stat_t
-	if err := syscall.Fstat(f.fd, &own); err != nil {
-		return false, f.failure("look at", err)
-	}
-	switch err := statAt(f.dir, f.key+suffix, &found); {
-	case errors.Is(err, syscall.ENOENT):
+	var st syscall.Stat_t
+	switch err := syscall.Lstat(f.path, &st); {
+	case leadsNowhere(err):
 		return false, nil
 	case err != nil:
 		return false, f.failure("look at", err)
 	}
-	return own.Dev == found.Dev && own.Ino == found.Ino, nil
+	return uint64(st.Dev) == f.dev && st.Ino == f.ino, nil //nolint:unconvert // types differ by platform
 }
 
 // readHeader reads the first block. Foreign files are refused.
@@ -184,7 +181,7 @@ func (f *file) readHeader() (header, headerState, error) {
 	if state == headerGood { // the path costs an allocation
 		return h, state, nil
 	}
-	return h, state, headerError(f.path(), state)
+	return h, state, headerError(f.path, state)
 }
 
 func headerError(path string, state headerState) error {

@@ -3,6 +3,7 @@
 package filelock
 
 import (
+	"context"
 	"errors"
 	"syscall"
 
@@ -45,6 +46,13 @@ type floorRecord struct {
 	swept int64 // when the directory was last swept, in seconds
 }
 
+func (f floorRecord) text() []byte {
+	b := []byte(floorForm)
+	putDecimal(b[floorAt:floorAt+17], f.token)
+	putDecimal(b[sweptAt:sweptAt+10], uint64(max(f.swept, 0)))
+	return b
+}
+
 func parseFloor(d *directory, fd int) (floorRecord, error) {
 	var b [len(floorForm)]byte
 	got, err := readAt(fd, b[:], 0)
@@ -78,14 +86,14 @@ func (s *store) openFloor(d *directory) (int, error) {
 			return -1, openFailure(d.file(floorName), err)
 		}
 	}
-	return -1, failf(driver.Unavailable, "open %s: it comes and goes", d.file(floorName))
+	return -1, comesAndGoes(d.file(floorName))
 }
 
 // raiseFloor writes what change makes of the floor. The lock is held for the
 // moment of one read and one write.
-func raiseFloor(d *directory, fd int, change func(*floorRecord)) error {
-	if err := waitLock(fd, writeLock, floorByte, 1); err != nil {
-		return failure("lock", d.file(floorName), err)
+func raiseFloor(ctx context.Context, d *directory, fd int, change func(*floorRecord)) error {
+	if err := lockSoon(ctx, fd, floorByte, d.file(floorName)); err != nil {
+		return err
 	}
 	defer free(fd, floorByte, 1)
 	f, err := parseFloor(d, fd)
@@ -97,9 +105,7 @@ func raiseFloor(d *directory, fd int, change func(*floorRecord)) error {
 	if f == before {
 		return nil
 	}
-	b := []byte(floorForm)
-	putDecimal(b[floorAt:floorAt+17], f.token)
-	putDecimal(b[sweptAt:sweptAt+10], uint64(max(f.swept, 0)))
+	b := f.text()
 	switch n, err := syscall.Pwrite(fd, b, 0); {
 	case err != nil:
 		return failure("write", d.file(floorName), err)

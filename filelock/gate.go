@@ -72,7 +72,7 @@ func (s *store) fileToWait(ctx context.Context, key string) (*file, error) {
 
 // settled checks that a file, whose gate we have, still has its name.
 func (s *store) settled(f *file) (*file, error) {
-	ok, err := f.current()
+	ok, err := f.named()
 	if ok && err == nil {
 		return f, nil
 	}
@@ -166,7 +166,7 @@ func (s *store) awaitGate(ctx context.Context, w *wait, g *gateWait) (*file, err
 			s.leave(g, false)
 			return nil, s.errClosed()
 		}
-		if ok, err := g.f.current(); err != nil || !ok {
+		if ok, err := g.f.named(); err != nil || !ok {
 			s.leave(g, false) // the name has another file
 			return nil, err
 		}

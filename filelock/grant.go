@@ -68,7 +68,7 @@ func (s *store) mint(f *file, h header, state headerState, micros uint64) (uint6
 	}
 	token := max(last+1, micros)
 	if token > maxToken {
-		return 0, failf(driver.Unavailable, "%s has no token left: the last one was %d", f.path(), last)
+		return 0, failf(driver.Unavailable, "%s has no token left: the last one was %d", f.path, last)
 	}
 	return token, nil
 }
@@ -99,16 +99,13 @@ func (f *file) writeFirst(state []byte, name driver.Name) error {
 }
 
 // verify makes sure, after the record was written, that the path still led to
-// this file: whoever replaces it by force looks at the record last.
+// this file: whoever replaces it by force looks at the record last, and in a
+// directory that was moved away nothing is granted.
 func (s *store) verify(f *file, now time.Time) (verdict, error) {
 	if now.Sub(f.verified) < recheck {
 		return granted, nil
 	}
-	check := f.current
-	if s.opts.Shared { // others might have given it a second name
-		check = f.named
-	}
-	switch ok, err := check(); {
+	switch ok, err := f.named(); {
 	case err != nil:
 		return 0, err
 	case !ok:

@@ -27,5 +27,5 @@ func (s *store) Inherit(owner driver.Owner) ([]*os.File, error) {
 	// Whoever has the duplicate could lock and unlock what a later hold of this
 	// descriptor is: so there will be none.
 	f.inherited = true
-	return []*os.File{os.NewFile(uintptr(fd), f.path())}, nil
+	return []*os.File{os.NewFile(uintptr(fd), f.path)}, nil
 }

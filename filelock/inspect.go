@@ -19,12 +19,12 @@ func (s *store) Inspect(ctx context.Context, n driver.Name) (driver.Record, erro
 	if err := s.begin(ctx); err != nil {
 		return driver.Record{}, err
 	}
-	fd, err := s.openToLook(n.Key, syscall.O_RDONLY)
-	if err != nil || fd < 0 {
+	f, err := s.openToLook(n.Key, syscall.O_RDONLY)
+	if err != nil || f == nil {
 		return driver.Record{Name: n.Full}, err
 	}
-	defer closeFD(fd)
-	seen, err := look(fd, s.dir.Load().file(n.Key+suffix), 0)
+	defer f.close()
+	seen, err := f.look(0)
 	if err != nil {
 		return driver.Record{}, err
 	}
@@ -41,9 +41,14 @@ func (s *store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 		listing, stop := context.WithCancel(ctx)
 		defer stop()
 		ended := false
-		err := s.dir.Load().eachName(listing, func(name string) {
-			r, ok, err := s.listed(name, prefix)
-			if (ok || err != nil) && !yield(r, err) || err != nil {
+		d, err := s.directoryToLook()
+		if err != nil {
+			yield(driver.Record{}, err)
+			return
+		}
+		err = d.eachName(listing, func(name string) {
+			r, ok, e := s.listed(d, name, prefix)
+			if (ok || e != nil) && !yield(r, e) || e != nil {
 				ended = true
 				stop()
 			}
@@ -56,24 +61,24 @@ func (s *store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 
 // listed looks at one file of the directory, and answers whether it belongs in
 // the list.
-func (s *store) listed(name, prefix string) (driver.Record, bool, error) {
+func (s *store) listed(d *directory, name, prefix string) (driver.Record, bool, error) {
 	key, ok := strings.CutSuffix(name, suffix)
 	if !ok || checkKey(key) != nil {
 		return driver.Record{}, false, nil
 	}
-	fd, err := s.openToLook(key, syscall.O_RDONLY)
+	f, err := d.openToLook(key, syscall.O_RDONLY)
 	if k := driver.KindOf(err); err != nil && (k == driver.Conflict || k == driver.Denied) {
 		return driver.Record{}, false, nil // not ours; it must not hide the others
 	}
-	if err != nil || fd < 0 {
+	if err != nil || f == nil {
 		return driver.Record{}, false, err
 	}
-	defer closeFD(fd)
-	full, itsPrefix, ok := readNames(fd)
+	defer f.close()
+	full, itsPrefix, ok := readNames(f.fd)
 	if !ok || itsPrefix != prefix {
 		return driver.Record{}, false, nil
 	}
-	seen, err := look(fd, s.dir.Load().file(name), 0)
+	seen, err := f.look(0)
 	if err != nil || len(seen.holders) == 0 {
 		if driver.KindOf(err) == driver.Conflict {
 			err = nil
@@ -92,31 +97,35 @@ func readNames(fd int) (full, prefix string, ok bool) {
 	return parseNames(got)
 }
 
-// openToLook opens a key's file, if there is one (else -1), for looking only.
-func (s *store) openToLook(key string, flags int) (int, error) {
+// openToLook opens a key's file, if there is one (else nil), for looking only.
+func (s *store) openToLook(key string, flags int) (*file, error) {
 	if err := checkKey(key); err != nil {
-		return -1, err
+		return nil, err
 	}
-	d := s.dir.Load()
-	fd, err := openAt(d, key+suffix, flags|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, syscall.ENOENT) {
-		if !s.reopen(d) {
-			return -1, nil
-		}
-		d = s.dir.Load()
-		if fd, err = openAt(d, key+suffix, flags|syscall.O_NONBLOCK, 0); errors.Is(err, syscall.ENOENT) {
-			return -1, nil
-		}
-	}
+	d, err := s.directoryToLook()
 	if err != nil {
-		return -1, openFailure(d.file(key+suffix), err)
+		return nil, err
+	}
+	return d.openToLook(key, flags)
+}
+
+func (d *directory) openToLook(key string, flags int) (*file, error) {
+	f := &file{dir: d, key: key, path: d.file(key + suffix)}
+	var err error
+	f.fd, err = openAt(d, key+suffix, flags|syscall.O_NONBLOCK, 0)
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return nil, nil //nolint:nilnil // nil is an answer
+	case err != nil:
+		return nil, openFailure(f.path, err)
 	}
 	var st syscall.Stat_t
-	if err := syscall.Fstat(fd, &st); err == nil && st.Mode&syscall.S_IFMT == syscall.S_IFREG {
-		return fd, nil
+	if err := syscall.Fstat(f.fd, &st); err == nil && st.Mode&syscall.S_IFMT == syscall.S_IFREG {
+		f.dev, f.ino = uint64(st.Dev), st.Ino //nolint:unconvert // types differ by platform
+		return f, nil
 	}
-	closeFD(fd)
-	return -1, failf(driver.Conflict, "%s is not a regular file, so it is no lock file", d.file(key+suffix))
+	f.close()
+	return nil, failf(driver.Conflict, "%s is not a regular file, so it is no lock file", f.path)
 }
 
 // sight is what a look at a file showed.
@@ -134,35 +143,35 @@ type holder struct {
 
 // look finds who holds a file's name, at most limit of them if that is not 0.
 // Those who were forced out are left away.
-func look(fd int, path string, limit int) (sight, error) {
+func (f *file) look(limit int) (sight, error) {
 	var s sight
-	found, busy, err := probe(fd, writeLock, lockByte, 1)
+	found, busy, err := probe(f.fd, writeLock, lockByte, 1)
 	if err != nil {
-		return s, failure("look at", path, err)
+		return s, f.failure("look at", err)
 	}
 	var b [headerSize]byte
-	got, err := readAt(fd, b[:], 0)
+	got, err := readAt(f.fd, b[:], 0)
 	if err != nil {
-		return s, failure("read", path, err)
+		return s, f.failure("read", err)
 	}
 	var state headerState
 	s.header, state = parseHeader(got)
-	if err := headerError(path, state); err != nil || !busy {
+	if err := headerError(f.path, state); err != nil || !busy {
 		return s, err
 	}
 	if found == writeLock {
-		h, err := lookAt(fd, path, headerSize, driver.Exclusive)
+		h, err := f.lookAt(headerSize, driver.Exclusive)
 		s.holders = append(s.holders, h)
 		return s, err
 	}
 	for slot := 1; slot <= s.slots && (limit == 0 || len(s.holders) < limit); slot++ {
-		switch _, live, err := probe(fd, writeLock, slotByte+int64(slot), 1); {
+		switch _, live, err := probe(f.fd, writeLock, slotByte+int64(slot), 1); {
 		case err != nil:
-			return s, failure("look at", path, err)
+			return s, f.failure("look at", err)
 		case !live:
 			continue
 		}
-		h, err := lookAt(fd, path, slotAt(slot), driver.Shared)
+		h, err := f.lookAt(slotAt(slot), driver.Shared)
 		if err != nil {
 			return s, err
 		}
@@ -180,12 +189,12 @@ const forcedMark = "\x00"
 const tornTries = 10
 
 // lookAt reads the entry of a holder who lives.
-func lookAt(fd int, path string, off int64, mode driver.Mode) (holder, error) {
+func (f *file) lookAt(off int64, mode driver.Mode) (holder, error) {
 	var b [entrySize + breakSize]byte
 	for range tornTries {
-		got, err := readAt(fd, b[:], off)
+		got, err := readAt(f.fd, b[:], off)
 		if err != nil {
-			return holder{}, failure("read", path, err)
+			return holder{}, f.failure("read", err)
 		}
 		e, ok := parseEntry(got)
 		if !ok {
@@ -227,7 +236,7 @@ func (s *store) holder(h *holder) driver.Holder {
 
 // firstHolder tells one of those who hold the name, nil if that cannot be told.
 func (s *store) firstHolder(f *file) *driver.Holder {
-	seen, err := look(f.fd, f.path(), 1)
+	seen, err := f.look(1)
 	if err != nil || len(seen.holders) == 0 || !seen.holders[0].readable {
 		return nil
 	}

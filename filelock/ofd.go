@@ -2,7 +2,10 @@
 
 package filelock
 
-import "syscall"
+import (
+	"sync/atomic"
+	"syscall"
+)
 
 // The bytes of a lock file that are locked. Each lock belongs to an open file
 // description, one for each hold, and says:
@@ -34,6 +37,10 @@ const (
 	writeLock = syscall.F_WRLCK
 	unlock    = syscall.F_UNLCK
 )
+
+// locksMayHang is set for good when a store of this process accepts a network
+// file system.
+var locksMayHang atomic.Bool
 
 // tryLock locks n bytes unless another's lock is in the way.
 func tryLock(fd int, kind int16, start, n int64) (bool, error) {

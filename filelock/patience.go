@@ -6,6 +6,8 @@ import (
 	"context"
 	"runtime"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 const (
@@ -45,4 +47,25 @@ func (p *patience) wait(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// lockSoon locks a byte that others lock for moments only. It does not outwait
+// one who was stopped meanwhile: patience ends, and so may ctx.
+func lockSoon(ctx context.Context, fd int, b int64, path string) error {
+	var again patience
+	for {
+		switch ok, err := tryLock(fd, writeLock, b, 1); {
+		case err != nil:
+			return failure("lock", path, err)
+		case ok:
+			return nil
+		}
+		if !again.wait(ctx) {
+			break
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return failf(driver.Unavailable, "lock %s: another process has been writing it for too long; it may have been stopped", path)
 }

@@ -4,13 +4,9 @@ package filelock
 
 import (
 	"bytes"
-	"encoding/hex"
-	"hash/crc32"
+	"math"
 	"strconv"
 	"strings"
-	"unicode/utf8"
-
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 // A lock file is text in blocks at fixed offsets, each with fields at fixed
@@ -121,124 +117,11 @@ func parseHeader(b []byte) (header, headerState) {
 			h.kind = kind(k)
 		}
 	}
-	if !ok1 || !ok2 || token != h.token || slots > maxSlots || !goodCRC(b[headerCRC:], b[headerKind:headerSize]) {
+	if !ok1 || !ok2 || token != h.token || slots > maxSlots || limit > math.MaxInt32 || !goodCRC(b[headerCRC:], b[headerKind:headerSize]) {
 		return header{token: h.token}, headerDamaged
 	}
-	h.limit, h.slots = int(limit), int(slots) //nolint:gosec // ten digits
+	h.limit, h.slots = int(limit), int(slots)
 	return h, headerGood
-}
-
-// entry is one grant.
-type entry struct {
-	free    bool // of a semaphore: given back
-	mode    driver.Mode
-	token   uint64
-	permits int
-	owner   driver.Owner
-	pid     int
-	boot    int64 // of the grant: the machine's boot time in ns
-	label   string
-}
-
-const entryForm = "crc=00000000 state=held mode=exclusive token=00000000000000000 permits=0000000000 " +
-	"owner=00000000000000000000000000000000 pid=0000000000 boot=0000000000000000000 label="
-
-const (
-	entryCRC     = len("crc=")
-	entryBody    = crcSize
-	entryState   = entryBody + len("state=")
-	entryMode    = entryState + len("held mode=")
-	entryToken   = entryMode + len("exclusive token=")
-	entryPermits = entryToken + len("00000000000000000 permits=")
-	entryOwner   = entryPermits + len("0000000000 owner=")
-	entryPid     = entryOwner + len("00000000000000000000000000000000 pid=")
-	entryBoot    = entryPid + len("0000000000 boot=")
-	entryLabel   = entryBoot + len("0000000000000000000 label=")
-)
-
-var modeWords = [...]string{"", "exclusive", "shared   ", "permits  "}
-
-// putEntry writes e; label is e.label, quoted.
-func putEntry(b []byte, e *entry, label string) {
-	b = b[:entrySize]
-	form(b, entryForm)
-	if e.free {
-		copy(b[entryState:], "free")
-	}
-	copy(b[entryMode:], modeWords[e.mode])
-	putDecimal(b[entryToken:entryToken+17], e.token)
-	putDecimal(b[entryPermits:entryPermits+10], uint64(e.permits)) //nolint:gosec // positive
-	hex.Encode(b[entryOwner:], e.owner[:])
-	putDecimal(b[entryPid:entryPid+10], uint64(e.pid)) //nolint:gosec // positive
-	putDecimal(b[entryBoot:entryBoot+19], uint64(max(e.boot, 0)))
-	copy(b[entryLabel:entrySize-1], label)
-	putCRC(b[entryCRC:], b[entryBody:])
-}
-
-func parseEntry(b []byte) (entry, bool) {
-	var e entry
-	if len(b) < entrySize || !bytes.HasPrefix(b, []byte("crc=")) || !goodCRC(b[entryCRC:], b[entryBody:entrySize]) {
-		return e, false
-	}
-	token, ok1 := decimal(b[entryToken : entryToken+17])
-	permits, ok2 := decimal(b[entryPermits : entryPermits+10])
-	pid, ok3 := decimal(b[entryPid : entryPid+10])
-	boot, ok4 := decimal(b[entryBoot : entryBoot+19])
-	_, err := hex.Decode(e.owner[:], b[entryOwner:entryOwner+32])
-	quoted, ok5 := unquoted(b[entryLabel:entrySize])
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || err != nil || token > maxToken {
-		return e, false
-	}
-	for m := driver.Exclusive; m <= driver.Permits; m++ {
-		if string(b[entryMode:entryMode+9]) == modeWords[m] {
-			e.mode = m
-		}
-	}
-	e.free = string(b[entryState:entryState+4]) == "free"
-	e.token, e.permits, e.pid, e.boot, e.label = token, int(permits), int(pid), int64(boot), quoted //nolint:gosec // digits
-	return e, e.mode != 0
-}
-
-// revocation is a break: it concerns the grant with its token and owner only,
-// so an old one harms nobody.
-type revocation struct {
-	token  uint64
-	owner  driver.Owner
-	force  bool
-	reason string
-}
-
-const breakForm = "crc=00000000 break token=00000000000000000 owner=00000000000000000000000000000000 force=0 reason="
-
-const (
-	breakToken  = len("crc=00000000 break token=")
-	breakOwner  = breakToken + len("00000000000000000 owner=")
-	breakForce  = breakOwner + len("00000000000000000000000000000000 force=")
-	breakReason = breakForce + len("0 reason=")
-)
-
-func putBreak(b []byte, r *revocation) {
-	b = b[:breakSize]
-	form(b, breakForm)
-	putDecimal(b[breakToken:breakToken+17], r.token)
-	hex.Encode(b[breakOwner:], r.owner[:])
-	if r.force {
-		b[breakForce] = '1'
-	}
-	copy(b[breakReason:breakSize-1], quote(r.reason, breakSize-1-breakReason))
-	putCRC(b[entryCRC:], b[crcSize:])
-}
-
-func parseBreak(b []byte) (revocation, bool) {
-	var r revocation
-	if len(b) < breakSize || !bytes.HasPrefix(b, []byte("crc=")) || !goodCRC(b[entryCRC:], b[crcSize:breakSize]) {
-		return r, false
-	}
-	token, ok1 := decimal(b[breakToken : breakToken+17])
-	_, err := hex.Decode(r.owner[:], b[breakOwner:breakOwner+32])
-	reason, ok2 := unquoted(b[breakReason:breakSize])
-	r.token, r.force, r.reason = token, b[breakForce] == '1', reason
-	return r, ok1 && ok2 && err == nil
 }
 
 // nameBlock is what tells people which name the file stands for.
@@ -268,83 +151,4 @@ func parseNames(b []byte) (full, prefix string, ok bool) {
 		rest = rest[len(quoted):]
 	}
 	return full, prefix, true
-}
-
-// spaces is for form; no block is longer.
-var spaces = bytes.Repeat([]byte(" "), breakSize)
-
-// form fills a block with its empty form, spaces and a line's end.
-func form(b []byte, text string) {
-	n := copy(b, text)
-	copy(b[n:], spaces)
-	b[len(b)-1] = '\n'
-}
-
-func putDecimal(b []byte, v uint64) {
-	for i := len(b) - 1; i >= 0; i-- {
-		b[i] = byte('0' + v%10)
-		v /= 10
-	}
-}
-
-func decimal(b []byte) (v uint64, ok bool) {
-	for _, c := range b {
-		if c < '0' || c > '9' || v > 1<<60 {
-			return 0, false
-		}
-		v = v*10 + uint64(c-'0')
-	}
-	return v, true
-}
-
-func putCRC(b, body []byte) {
-	const digits = "0123456789abcdef"
-	sum := crc32.Checksum(body, castagnoli)
-	for i := 7; i >= 0; i-- {
-		b[i] = digits[sum&15]
-		sum >>= 4
-	}
-}
-
-// castagnoli is the polynomial that processors know.
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func goodCRC(b, body []byte) bool {
-	var want [8]byte
-	putCRC(want[:], body)
-	return bytes.Equal(b[:8], want[:])
-}
-
-// quote quotes s so that it takes at most limit bytes, cutting its end off if
-// it must.
-func quote(s string, limit int) string {
-	for {
-		q := strconv.Quote(s)
-		if len(q) <= limit {
-			return q
-		}
-		end := len(s) - max((len(q)-limit)/4, 1) // a byte takes four at most
-		for end > 0 && !utf8.RuneStart(s[end]) {
-			end--
-		}
-		s = s[:max(end, 0)]
-	}
-}
-
-func unquoted(b []byte) (string, bool) {
-	quoted, err := strconv.QuotedPrefix(string(b))
-	if err != nil {
-		return "", false
-	}
-	s, err := strconv.Unquote(quoted)
-	return s, err == nil
-}
-
-func allZero(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
 }

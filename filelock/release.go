@@ -51,7 +51,7 @@ func (f *file) is(r *driver.Ref) bool {
 // stillOurs tells whether the hold was not forced out.
 func (s *store) stillOurs(f *file, now time.Time) (bool, error) {
 	if now.Sub(f.verified) >= recheck {
-		ok, err := f.current()
+		ok, err := f.named()
 		if err != nil || !ok {
 			return false, err
 		}

@@ -17,7 +17,7 @@ func (s *store) grantSlot(f *file, req *driver.AcquireRequest) (verdict, error) 
 		return 0, err
 	}
 	if state != headerGood {
-		ok, e := f.current()
+		ok, e := f.named()
 		if e != nil || !ok {
 			return stale, e
 		}
@@ -49,7 +49,7 @@ func (s *store) grantSlot(f *file, req *driver.AcquireRequest) (verdict, error) 
 // request, as far as their kind goes.
 func (s *store) checkLive(f *file, h header, state headerState, req *driver.AcquireRequest) (verdict, error) {
 	if state != headerGood {
-		return 0, failf(driver.Unavailable, "%s is damaged, and held: nobody gets it until it is released", f.path())
+		return 0, failf(driver.Unavailable, "%s is damaged, and held: nobody gets it until it is released", f.path)
 	}
 	conflict := kindConflict(f, h, req)
 	if conflict == nil {
@@ -66,7 +66,7 @@ func (s *store) checkLive(f *file, h header, state headerState, req *driver.Acqu
 
 // liveSlots tells whether anybody holds a slot.
 func (f *file) liveSlots() (bool, error) {
-	_, live, err := probe(f.fd, writeLock, slotByte+1, toEnd)
+	_, live, err := probe(f.fd, writeLock, slotByte+1, maxSlots) // not crowdByte
 	if err != nil {
 		return false, f.failure("look at", err)
 	}
@@ -142,7 +142,7 @@ func (f *file) newSlot(h *header) (int, error) {
 			return h.slots, err
 		}
 	}
-	return 0, failf(driver.Unavailable, "%s is held %d times: there is no room for more", f.path(), maxSlots)
+	return 0, failf(driver.Unavailable, "%s is held %d times: there is no room for more", f.path, maxSlots)
 }
 
 func (f *file) lockSlot(slot int) (bool, error) {

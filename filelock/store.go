@@ -5,6 +5,7 @@ package filelock
 import (
 	"context"
 	"io/fs"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,7 +49,7 @@ const (
 // each name that is waited for at its gate blocks in the kernel (gateWait).
 type store struct {
 	opts  Options
-	path  string // of the directory, as the user gave it
+	path  string // of the directory: absolute, so that chdir changes nothing
 	dir   atomic.Pointer[directory]
 	props driver.Properties
 
@@ -82,10 +83,15 @@ var (
 )
 
 // New opens the store in a directory, which must be a real one, no symbolic
-// link. opts may be nil. Errors are [driver.Failure]s.
+// link. A relative path counts from the present working directory. opts may be
+// nil. Errors are [driver.Failure]s.
 func New(dir string, opts *Options) (driver.Store, error) {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, failf(driver.Unavailable, "directory %s: %w", dir, err)
+	}
 	s := &store{
-		path:       dir,
+		path:       path,
 		originTime: time.Now(),
 		originBoot: driver.Now(),
 		done:       make(chan struct{}),
@@ -103,7 +109,7 @@ func New(dir string, opts *Options) (driver.Store, error) {
 		s.opts.IdleDescriptors = defaultIdleDescriptors
 	}
 	s.idle.limit = s.opts.IdleDescriptors
-	d, err := openDirectory(dir, &s.opts)
+	d, err := openDirectory(path, &s.opts)
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,10 @@ func (s *store) sweepDue() bool {
 // sweep removes files that were idle for so long, and answers how many. Errors
 // end it: there is nobody to tell, and another sweep will come.
 func (s *store) sweep(ctx context.Context, idle time.Duration) (removed int) {
-	d := s.dir.Load()
+	d, err := s.directoryToLook()
+	if err != nil {
+		return 0
+	}
 	floor, err := s.openFloor(d)
 	if err != nil {
 		return 0
@@ -90,12 +93,12 @@ func (s *store) sweep(ctx context.Context, idle time.Duration) (removed int) {
 		return 0
 	}
 	err = d.eachName(ctx, func(name string) {
-		if s.sweepFile(d, floor, name, idle) {
+		if s.sweepFile(ctx, d, floor, name, idle) {
 			removed++
 		}
 	})
 	if err == nil && idle > 0 {
-		_ = raiseFloor(d, floor, func(f *floorRecord) { f.swept = time.Now().Unix() })
+		_ = raiseFloor(ctx, d, floor, func(f *floorRecord) { f.swept = time.Now().Unix() })
 	}
 	return removed
 }
@@ -117,7 +120,7 @@ func (d *directory) eachName(ctx context.Context, visit func(string)) error {
 			visit(name)
 		}
 		if len(names) == 0 || err != nil {
-			if err == nil || errors.Is(err, io.EOF) {
+			if err == nil || errors.Is(err, io.EOF) || errors.Is(err, syscall.ENOENT) { // it was removed
 				return nil
 			}
 			return failure("read", d.path, errnoOf(err))
@@ -139,7 +142,7 @@ func lockUnheld(fd int) bool {
 
 // sweepFile removes one file if it has been idle: who comes later, with the
 // file open already, finds that it has lost its name.
-func (s *store) sweepFile(d *directory, floor int, name string, idle time.Duration) bool {
+func (s *store) sweepFile(ctx context.Context, d *directory, floor int, name string, idle time.Duration) bool {
 	lock, temp := strings.HasSuffix(name, suffix), strings.HasPrefix(name, tempPrefix)
 	var st syscall.Stat_t
 	if !lock && !temp || statAt(d, name, &st) != nil || st.Mode&syscall.S_IFMT != syscall.S_IFREG || !isIdle(&st, idle) {
@@ -171,7 +174,7 @@ func (s *store) sweepFile(d *directory, floor int, name string, idle time.Durati
 	raise := func(f *floorRecord) { f.token = max(f.token, h.token) }
 	// Whoever has the file open, and looked a moment ago that it has its name,
 	// finds it empty and looks again.
-	return raiseFloor(d, floor, raise) == nil && blank(fd) && unlinkAt(d, name) == nil
+	return raiseFloor(ctx, d, floor, raise) == nil && blank(fd) && unlinkAt(d, name) == nil
 }
 
 // blank takes the header out of a file that loses its name.

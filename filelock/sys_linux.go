@@ -14,9 +14,16 @@ const (
 
 const oPath = 0x200000
 
-// fcntlNow is for calls that never block: they need not tell the scheduler,
-// which would cost a fifth of the call.
+// fcntlNow is for calls that wait for no lock. On a file system of this machine
+// they return at once and need not tell the scheduler, which would cost a fifth
+// of the call. On a network's they wait for a server: a thread that is held up
+// without the scheduler's knowledge holds up every goroutine with the next
+// garbage collection.
 func fcntlNow(fd, cmd int, lk *syscall.Flock_t) syscall.Errno {
+	if locksMayHang.Load() {
+		_, _, errno := syscall.Syscall(sysFcntl, uintptr(fd), uintptr(cmd), uintptr(unsafe.Pointer(lk)))
+		return errno
+	}
 	_, _, errno := syscall.RawSyscall(sysFcntl, uintptr(fd), uintptr(cmd), uintptr(unsafe.Pointer(lk)))
 	return errno
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// recheck is for how long a path is taken to lead to the file still: removing
-// a file that is held cannot be prevented anyway, and is told by the next
-// renewal. So a removal this short a time before a grant counts as one after.
+// recheck is for how long a directory's path is taken to lead to it still: moving
+// a directory whose files are held cannot be prevented anyway, and is told by the
+// next renewal. So a move this short a time before a grant counts as one after.
+// That the file itself still has a name is asked each time.
 const recheck = time.Millisecond
 
 var pid = os.Getpid()
@@ -35,7 +36,12 @@ func (s *store) grantExclusive(f *file, req *driver.AcquireRequest) (verdict, er
 		return 0, err
 	}
 	if state != headerGood {
+		// New, or swept, or replaced: a good header in a file that has no name any
+		// more would let in those who have it open.
 		f.verified = time.Time{}
+		if ok, err := f.named(); err != nil || !ok {
+			return stale, err
+		}
 	}
 	micros, boot := s.clock(now)
 	token, err := s.mint(f, h, state, micros)
@@ -103,6 +109,9 @@ func (f *file) writeFirst(state []byte, name driver.Name) error {
 // directory that was moved away nothing is granted.
 func (s *store) verify(f *file, now time.Time) (verdict, error) {
 	if now.Sub(f.verified) < recheck {
+		if f.unlinked() {
+			return stale, nil
+		}
 		return granted, nil
 	}
 	switch ok, err := f.named(); {

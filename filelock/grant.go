@@ -39,8 +39,8 @@ func (s *store) grantExclusive(f *file, req *driver.AcquireRequest) (verdict, er
 		// New, or swept, or replaced: a good header in a file that has no name any
 		// more would let in those who have it open.
 		f.verified = time.Time{}
-		if ok, err := f.named(); err != nil || !ok {
-			return stale, err
+		if ok, nerr := f.named(); nerr != nil || !ok {
+			return stale, nerr
 		}
 	}
 	micros, boot := s.clock(now)

@@ -124,10 +124,11 @@ func nameOf(k int) driver.Name {
 
 // visit is one attempt at a random name, and a short hold.
 func (w *stressed) visit(t *testing.T, s *store, force bool) {
+	t.Helper()
 	k := mrand.IntN(len(w.inside))
 	r := exclusive(nameOf(k))
 	seen := w.last[k].Load()
-	res, err := s.Acquire(context.Background(), r)
+	res, err := s.Acquire(t.Context(), r)
 	if err != nil || res.Status != driver.Granted {
 		return
 	}
@@ -139,13 +140,20 @@ func (w *stressed) visit(t *testing.T, s *store, force bool) {
 	if token <= seen {
 		t.Errorf("token %d of %s after %d", token, r.Name.Full, seen)
 	}
-	for o := w.last[k].Load(); token > o && !w.last[k].CompareAndSwap(o, token); o = w.last[k].Load() {
-	}
+	w.raise(k, token)
 	if mrand.IntN(4) == 0 {
 		<-time.After(time.Duration(mrand.IntN(300)) * time.Microsecond)
 	}
 	w.inside[k].Add(-1)
-	_, _ = s.Release(context.Background(), &driver.ReleaseRequest{Ref: driver.Ref{Name: r.Name, Owner: r.Owner, Token: res.Grant.Token}})
+	_, _ = s.Release(t.Context(), &driver.ReleaseRequest{Ref: driver.Ref{Name: r.Name, Owner: r.Owner, Token: res.Grant.Token}})
+}
+
+func (w *stressed) raise(k int, token int64) {
+	for {
+		if o := w.last[k].Load(); token <= o || w.last[k].CompareAndSwap(o, token) {
+			return
+		}
+	}
 }
 
 func breakAll(ctx context.Context, s *store) {

@@ -68,7 +68,7 @@ func TestShow(t *testing.T) {
 	s.run("show", "L").wantOut(t, "L is free")
 	s.run("show", "--json", "L").wantOut(t, `"holders":[]`)
 	token, owner := s.hold("L")
-	s.run("show", "L").wantOut(t, "L is held exclusive by", "web1/job[77], host web1, pid 77, owner "+owner+", token "+token+", since ")
+	s.run("show", "L").wantOut(t, "L is held exclusive by", "web1/job[77], host web1, pid 77, owner "+owner+", token "+token+", for ")
 	s.run("show", "--json", "L").wantOut(t, `"name":"L"`, `"token":"`+token+`"`)
 	s.hold("S", "--slots", "3")
 	s.run("show", "S").wantOut(t, "S is a semaphore, 1/3 permits are held by")

@@ -104,12 +104,13 @@ func TestOwnExitStatuses(t *testing.T) {
 		code  int
 		texts []string
 	}{
-		{[]string{"run", "--wait", "0", "L", "--", "true"}, 75, []string{"L is held by web1/job[77]", "host web1", "pid 77", "owner ", "since "}},
+		{[]string{"run", "--wait", "0", "L", "--", "true"}, 75, []string{"L is held by web1/job[77]", "host web1", "pid 77", "owner ", "for "}},
 		{[]string{"run", "--wait", "0", "--on-busy", "skip", "L", "--", "true"}, 0, []string{"held by web1", "skipped"}},
 		{[]string{"run", "--wait", "0", "--on-busy", "skip", "--quiet", "L", "--", "true"}, 0, nil},
 		{[]string{"run", "--wait", "0", "--exit-busy", "3", "L", "--", "true"}, 3, []string{"held by"}},
 		{[]string{"run", "--wait", "50ms", "L", "--", "true"}, 76, []string{"waited 50ms in vain", "held by"}},
-		{[]string{"run", "--wait", "50ms", "--on-busy", "skip", "L", "--", "true"}, 76, []string{"held by"}},
+		{[]string{"run", "--wait", "50ms", "--on-busy", "skip", "L", "--", "true"}, 0, []string{"waited 50ms in vain", "held by", "skipped"}},
+		{[]string{"cron", "--one-host", "--wait", "50ms", "L", "--", "true"}, 0, []string{"held by", "skipped"}},
 		{[]string{"run", "--tries", "2", "L", "--", "true"}, 75, []string{"held by"}},
 		{[]string{"run", "--wait", "0", "--json", "L", "--", "true"}, 75, []string{`"event":"busy"`, `"exit":75`, `"host":"web1"`, `"pid":77`, `"token":"`}},
 		{[]string{"cron", "--one-host", "L", "--", "true"}, 0, []string{"skipped"}},
@@ -134,7 +135,7 @@ func TestUsageErrorsAreToldAllAtOnce(t *testing.T) {
 		{
 			[]string{"run", "--ttl", "1ms", "--wait", "soon", "--nonsense", "--slots", "0", "--on-lost", "cry", "--grace", "5", ""},
 			[]string{
-				`--ttl "1ms": must be from 200ms to 24h0m0s`, `--wait "soon"`, "--nonsense", `--slots "0"`, `--on-lost "cry"`,
+				`--ttl "1ms": must be from 200ms to 24h`, `unknown flag --nonsense`, `--wait "soon"`, "--nonsense", `--slots "0"`, `--on-lost "cry"`,
 				`--grace "5": a unit is missing, such as 5s`, "the command is missing", "the name is empty",
 			},
 		},

@@ -17,8 +17,9 @@ import (
 	"time"
 )
 
-// The tests drive the real command in real processes.
-var binary string
+// The tests drive the real command in real processes, and for what needs a
+// lease store the one of testdata/leases.
+var binary, leases string
 
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
@@ -33,11 +34,13 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	binary = filepath.Join(dir, "holdfast")
-	build := exec.CommandContext(context.Background(), "go", "build", "-o", binary, ".")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return 1
+	binary, leases = filepath.Join(dir, "holdfast"), filepath.Join(dir, "leases")
+	for path, pkg := range map[string]string{binary: ".", leases: "./testdata/leases"} {
+		build := exec.CommandContext(context.Background(), "go", "build", "-o", path, pkg)
+		build.Stderr = os.Stderr
+		if err := build.Run(); err != nil {
+			return 1
+		}
 	}
 	return m.Run()
 }

@@ -222,7 +222,7 @@ func TestWaitOnATerminal(t *testing.T) {
 	s := newShop(t)
 	s.start("run", "--label", "web1/job[77]", "L", "--", "sh", "-c", "echo up; exec sleep 300").says("up")
 	term := s.onTerminal(binary, "run", "--wait", "5s", "L", "--", "true")
-	term.shows("for L: held by web1/job[77] since ")
+	term.shows("for L: held by web1/job[77] for ")
 	term.shows("\r\x1b[K")
 	term.process.wait().want(t, 76)
 }

@@ -203,7 +203,9 @@ func TestTermToAllProcesses(t *testing.T) {
 // cannot.
 func TestStoppedWrapper(t *testing.T) {
 	s := newShop(t)
-	p := s.start("run", "--store", "memory://", "--ttl", "2s", "L", "--", "sh", "-c", daemons+"echo up; sleep 60")
+	cmd := s.command("run", "--store", "lease://", "--ttl", "2s", "L", "--", "sh", "-c", daemons+"echo up; sleep 60")
+	cmd.Path = leases
+	p := s.launch(cmd)
 	p.says("up")
 	guard, _ := p.guardOf()
 	stopped := time.Now()

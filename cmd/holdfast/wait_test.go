@@ -116,8 +116,8 @@ func TestSlots(t *testing.T) {
 		s.start("run", "--slots", "2", "S", "--", "sh", "-c", "echo up; exec sleep 300").says("up")
 	}
 	s.run("run", "--slots", "2", "--wait", "0", "S", "--", "true").want(t, 75)
-	s.run("run", "--slots", "3", "--wait", "0", "S", "--", "true").want(t, 64, "conflict")
-	s.run("run", "--wait", "0", "S", "--", "true").want(t, 64, "conflict")
+	s.run("run", "--slots", "3", "--wait", "0", "S", "--", "true").want(t, 64, "S is a semaphore of 2 permits, not of 3")
+	s.run("run", "--wait", "0", "S", "--", "true").want(t, 64, "S is a semaphore of 2 permits, not a lock")
 }
 
 func TestMinHold(t *testing.T) {
@@ -147,7 +147,7 @@ func TestBreakEndsTheCommand(t *testing.T) {
 	}{
 		"term":        {77, "ending the command"},
 		"kill":        {77, "ending the command"},
-		"signal:USR1": {77, "another may run beside it"},
+		"signal:USR1": {77, "the command gets SIGUSR1, and another may run beside it"},
 		"continue":    {77, "the command goes on"},
 	} {
 		t.Run(policy, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestBreakEndsTheCommand(t *testing.T) {
 				}
 			}
 			r := p.wait()
-			r.want(t, want.code, "broken by a person", want.text)
+			r.want(t, want.code, fmt.Sprintf("holdfast: the lock was broken by uid %d on ", os.Getuid()), ": it hangs; "+want.text)
 			for _, sig := range []string{"TERM", "USR1"} {
 				if got := strings.Contains(r.out, "got "+sig); got != strings.Contains(strings.ToUpper(policy), sig) {
 					t.Errorf("got %s: %v", sig, got)

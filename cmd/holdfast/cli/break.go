@@ -24,7 +24,7 @@ func (a *app) breakMain(args []string) int {
 	if !ok {
 		return code
 	}
-	client, _, err := a.open(context.Background(), &o.common, holdfast.Options{})
+	client, err := a.openToLook(context.Background(), &o.common)
 	if err != nil {
 		return a.fail(err)
 	}
@@ -43,7 +43,7 @@ func (a *app) parseBreak(args []string) (o *breakOptions, code int, ok bool) {
 		}
 		return err
 	})
-	f.value("owner", "or its owner, `32 hexadecimal digits`", func(s string) error {
+	f.value("owner", "or its `owner`, 32 hexadecimal digits", func(s string) error {
 		o.Owner = s
 		_, err := parseOwner(s)
 		return err
@@ -92,7 +92,7 @@ func (a *app) tellBreak(o *breakOptions, err error) int {
 		result, text = "freed", name+" is free now; its holder may not know that yet, so that two may run for a while"
 	case errors.Is(err, holdfast.ErrNotHeld):
 		code, result, text = exitNo, "not held", name+" is not held; nothing was changed"
-	case errors.Is(err, holdfast.ErrConflict):
+	case errors.Is(err, holdfast.ErrConflict) && !unusable(err):
 		code, result, text = exitNo, "mismatch", name+" is held by another than that one; nothing was changed"
 	case err != nil:
 		return a.fail(err)
@@ -100,7 +100,7 @@ func (a *app) tellBreak(o *breakOptions, err error) int {
 	if a.json {
 		a.print(map[string]any{"name": o.name, "result": result, "force": o.Force})
 	} else if !a.quiet || code != exitOK {
-		fmt.Fprintln(a.stdout, text)
+		fmt.Fprintln(a.out, text)
 	}
 	return code
 }

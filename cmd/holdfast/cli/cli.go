@@ -1,9 +1,14 @@
 package cli
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strings"
+	"syscall"
 )
 
 // The exit statuses. Between 1 and 255 all others are a command's own.
@@ -13,6 +18,7 @@ const (
 	exitUsage       = 64  // the call can never work
 	exitUnavailable = 69  // the store cannot be used
 	exitInternal    = 70  // the guard could not be started
+	exitOutput      = 74  // what was to be printed could not be written
 	exitBusy        = 75  // somebody else holds the name
 	exitTimeout     = 76  // the wait ran out
 	exitLost        = 77  // the lock was lost
@@ -26,6 +32,7 @@ const (
 type app struct {
 	environ               []string
 	stdin, stdout, stderr *os.File
+	out                   *output // what we print on stdout
 
 	command     string // the verb
 	json, quiet bool
@@ -61,17 +68,33 @@ func verbs() []verb {
 // returns the exit status. A command that it runs gets stdin, stdout and
 // stderr as they are.
 func Main(args, env []string, stdin, stdout, stderr *os.File) int {
-	a := &app{environ: env, stdin: stdin, stdout: stdout, stderr: stderr}
+	a := &app{environ: env, stdin: stdin, stdout: stdout, stderr: stderr, out: &output{to: stdout}}
+	code := a.main(args)
+	switch {
+	case a.out.err == nil:
+	case errors.Is(a.out.err, syscall.EPIPE): // the reader has gone, as head does: that is no news
+		code = cmp.Or(code, exitSignal+int(syscall.SIGPIPE))
+	default:
+		code = cmp.Or(code, exitOutput)
+		a.report("error", "cannot write to stdout: "+a.out.err.Error(), map[string]any{"exit": code})
+	}
+	return code
+}
+
+func (a *app) main(args []string) int {
 	if len(args) == 0 {
-		a.usage(stderr)
+		a.usage(a.stderr)
 		return exitUsage
 	}
 	switch args[0] {
 	case "help", "--help", "-h", "-help":
-		a.usage(stdout)
-		return exitOK
+		if len(args) == 1 {
+			a.usage(a.out)
+			return exitOK
+		}
+		args = []string{args[1], "--help"}
 	case "--version", "-version":
-		args[0] = "version"
+		args = append([]string{"version"}, args[1:]...)
 	}
 	for _, v := range verbs() {
 		if v.name == args[0] {
@@ -79,12 +102,26 @@ func Main(args, env []string, stdin, stdout, stderr *os.File) int {
 			return v.main(a, args[1:])
 		}
 	}
-	fmt.Fprintf(stderr, "holdfast: unknown command %q\n", args[0])
-	a.usage(stderr)
+	if strings.HasPrefix(args[0], "-") {
+		fmt.Fprintf(a.stderr, "holdfast: flags come after the command: holdfast %s %s\n", a.firstVerb(args), printable(args[0]))
+		return exitUsage
+	}
+	fmt.Fprintf(a.stderr, "holdfast: unknown command %q\n", args[0])
+	a.usage(a.stderr)
 	return exitUsage
 }
 
-func (a *app) usage(to *os.File) {
+// firstVerb is the command that flags were put before.
+func (a *app) firstVerb(args []string) string {
+	for _, arg := range args {
+		if slices.ContainsFunc(verbs(), func(v verb) bool { return v.name == arg }) {
+			return arg
+		}
+	}
+	return "COMMAND"
+}
+
+func (a *app) usage(to io.Writer) {
 	fmt.Fprintln(to, "Usage: holdfast COMMAND [FLAG...]\n\nCommands:")
 	for _, v := range verbs() {
 		fmt.Fprintf(to, "  %-38s %s\n", strings.TrimSpace(v.name+" "+v.args), v.summary)
@@ -94,11 +131,15 @@ func (a *app) usage(to *os.File) {
 
 // getenv reads a variable of the environment that Main was given.
 func (a *app) getenv(name string) string {
-	value := ""
+	value, _ := a.lookupEnv(name)
+	return value
+}
+
+func (a *app) lookupEnv(name string) (value string, set bool) {
 	for _, e := range a.environ {
 		if v, ok := strings.CutPrefix(e, name+"="); ok {
-			value = v // the last one counts, as for the shell
+			value, set = v, true // the last one counts, as for the shell
 		}
 	}
-	return value
+	return value, set
 }

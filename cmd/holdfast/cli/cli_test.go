@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"os"
@@ -10,7 +11,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	_ "github.com/holdfast-go/holdfast/memlock"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memlock"
 )
 
 // call is one call of Main in this process.
@@ -38,9 +40,17 @@ func call(t *testing.T, env []string, args ...string) (code int, stdout, stderr 
 	return code, texts[0], texts[1]
 }
 
-// A memory store lives in a process, so these calls are in this one.
+// test:// is a lease store of this process, so the calls on it are in this one.
+// (memory:// is refused: a command's process is its own.)
+func init() {
+	server := memlock.NewServer()
+	driver.Register("test", func(context.Context, *url.URL, *driver.OpenOptions) (driver.Store, error) {
+		return server.Store(), nil
+	})
+}
+
 func TestHandles(t *testing.T) {
-	env := []string{"HOLDFAST_STORE=memory://handles"}
+	env := []string{"HOLDFAST_STORE=test://"}
 	code, out, stderr := call(t, env, "acquire", "--ttl", "1h", "it's")
 	if code != 0 || !strings.HasPrefix(out, "HOLDFAST_HANDLE='") || !strings.Contains(out, `HOLDFAST_NAME='it'\''s'`) {
 		t.Fatalf("acquire: %d %q %q", code, out, stderr)
@@ -66,6 +76,63 @@ func TestHandles(t *testing.T) {
 	}
 	if code, _, stderr = call(t, env, "acquire", "--wait", "0", "it's"); code != 0 {
 		t.Errorf("after release: %d %q", code, stderr)
+	}
+}
+
+// A handle that nobody got to know is given back.
+func TestUnprintedHandleIsReleased(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	if code := Main([]string{"acquire", "--ttl", "1h", "unprinted"}, []string{"HOLDFAST_STORE=test://"}, os.Stdin, full, os.Stderr); code != exitOutput {
+		t.Errorf("exit status %d", code)
+	}
+	if code, _, stderr := call(t, []string{"HOLDFAST_STORE=test://"}, "acquire", "--wait", "0", "unprinted"); code != 0 {
+		t.Errorf("%d %q", code, stderr)
+	}
+}
+
+// A store that keeps a queue counts who waits; one that does not says "-".
+func TestWaitersColumn(t *testing.T) {
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	a := &app{out: &output{to: out}}
+	a.printList([]holdfast.Record{{Name: "L", Waiters: []holdfast.Waiter{{}, {}}}}, true)
+	b, err := os.ReadFile(out.Name())
+	if err != nil || !strings.Contains(string(b), "L     -     0        2        -") {
+		t.Errorf("%s %v", b, err)
+	}
+}
+
+// The text of a loss is the reason, and who gave it, without the library's words.
+func TestLossReason(t *testing.T) {
+	inner := &holdfast.Error{Op: "hold", Name: "L", Kind: holdfast.ErrBroken, Err: errors.New("it (really) hangs (by ann, uid 7 on vm)")}
+	for _, err := range []error{inner, &holdfast.Error{Op: "renew", Kind: holdfast.ErrBroken, Err: inner}} {
+		if reason, who := lossReason(err); reason != "it (really) hangs" || who != "ann, uid 7 on vm" {
+			t.Errorf("%q by %q", reason, who)
+		}
+	}
+	if reason, who := lossReason(&holdfast.Error{Kind: holdfast.ErrLost, Err: errors.New("not renewed in time")}); reason != "not renewed in time" || who != "" {
+		t.Errorf("%q by %q", reason, who)
+	}
+	if reason, who := lossReason(nil); reason != "" || who != "" {
+		t.Errorf("%q by %q", reason, who)
+	}
+}
+
+func TestHuman(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		24 * time.Hour: "24h", 90 * time.Minute: "1h30m", time.Minute: "1m", 10 * time.Minute: "10m", 10 * time.Second: "10s",
+		time.Hour + time.Second: "1h0m1s", 0: "0s", 250 * time.Millisecond: "250ms",
+	} {
+		if got := human(d); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
 	}
 }
 
@@ -140,7 +207,11 @@ func TestWhence(t *testing.T) {
 		pid  int
 	}{
 		"web1/sh[12]":     {"web1", 12},
-		"web1/a/b [x][7]": {"web1", 7},
+		"web1/a b [x][7]": {"web1", 7},
+		"web1/a/b[7]":     {}, // somebody's own: commands have no slash in ours
+		"web1/sh[07]":     {},
+		"web1/sh[7] late": {},
+		"web1/[7]":        {},
 		"web1":            {},
 		"by hand":         {},
 		"a b/c[1]":        {},
@@ -162,7 +233,7 @@ func TestWaitLine(t *testing.T) {
 		Holders: []holdfast.Holder{{Label: "web1/a[1]", Held: 12 * time.Second}, {Label: "web1/b[2]"}},
 		Waiters: []holdfast.Waiter{{Label: "web2/c[3]"}, {Label: "us"}, {Label: "web2/d[4]"}},
 	}
-	if got := waitLine("L", "us", &r, nil, 3*time.Second); got != "waiting 3s for L: held by web1/a[1] since 12s and 1 more, 1 ahead" {
+	if got := waitLine("L", "us", &r, nil, 3*time.Second); got != "waiting 3s for L: held by web1/a[1] for 12s and 1 more, 1 ahead" {
 		t.Error(got)
 	}
 	r.Waiters = nil

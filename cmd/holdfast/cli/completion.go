@@ -20,7 +20,7 @@ func (a *app) completionMain(args []string) int {
 	if f.failed() {
 		return exitUsage
 	}
-	fmt.Fprint(a.stdout, script())
+	fmt.Fprint(a.out, script())
 	return exitOK
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
@@ -20,9 +21,7 @@ func (a *app) doctorMain(args []string) int {
 	if done {
 		return exitOK
 	}
-	if len(rest) > 0 {
-		f.problem("too many arguments: %s", strings.Join(quoted(rest), " "))
-	}
+	f.none(rest)
 	if f.failed() {
 		return exitUsage
 	}
@@ -32,14 +31,16 @@ func (a *app) doctorMain(args []string) int {
 	defer stop()
 	d, err := a.examine(ctx, &c)
 	if ctx.Err() != nil {
-		return interrupted(ctx)
+		return a.interrupted(ctx, "")
 	}
-	if err != nil {
+	switch {
+	case a.out.failed():
+		return exitOK // Main tells
+	case err != nil:
 		return a.fail(err)
-	}
-	if a.json {
+	case a.json:
 		a.print(d)
-	} else {
+	default:
 		a.printVerdict(d)
 	}
 	if !d.OK {
@@ -56,6 +57,7 @@ type diagnosis struct {
 	Promise   string      `json:"promise"`
 	LivesBy   string      `json:"lives_by"`
 	OneHost   bool        `json:"one_host"`
+	Process   bool        `json:"one_process,omitempty"`
 	Abilities []string    `json:"abilities"`
 	Missing   []string    `json:"missing"`
 	Warnings  []string    `json:"warnings"`
@@ -86,13 +88,13 @@ func (a *app) examine(ctx context.Context, c *common) (*diagnosis, error) {
 	if !a.json {
 		a.printPromises(d)
 	}
-	u, err := url.Parse(at.url)
+	u, remove, err := proofURL(at)
 	if err != nil {
 		return nil, err
 	}
-	query := u.Query()
-	query.Del("prefix") // the library's, not the store's
-	u.RawQuery = query.Encode()
+	defer remove()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	harness := drivertest.Harness{New: func(ctx context.Context) (driver.Store, error) { return driver.Open(ctx, u, nil) }}
 	err = drivertest.Check(ctx, harness, func(r drivertest.Result) {
 		law := lawResult{ID: r.ID, Law: r.Law, Rule: r.Rule, OK: r.Err == nil, Skipped: r.Skipped}
@@ -103,12 +105,36 @@ func (a *app) examine(ctx context.Context, c *common) (*diagnosis, error) {
 		if !a.json {
 			a.printLaw(&law)
 		}
+		if a.out.failed() { // nobody reads the rest
+			cancel()
+		}
 	})
 	d.OK = err == nil
 	if err != nil && len(d.Laws) == 0 {
 		return nil, &holdfast.Error{Op: "doctor", Store: d.Store, Kind: holdfast.ErrUnavailable, Err: err}
 	}
 	return d, nil
+}
+
+// proofURL is where the rules are proved: on the file store in a directory of
+// its own within the store's, which remove takes away; on others among the
+// names that begin with "conformance/", which nobody else uses.
+func proofURL(at place) (u *url.URL, remove func(), err error) {
+	if u, err = url.Parse(at.url); err != nil {
+		return nil, nil, err
+	}
+	query := u.Query()
+	query.Del("prefix") // the library's, not the store's
+	u.RawQuery = query.Encode()
+	if !at.oneHost() {
+		return u, func() {}, nil
+	}
+	dir, err := os.MkdirTemp(u.Path, "holdfast-doctor-")
+	if err != nil {
+		return nil, nil, &holdfast.Error{Op: "doctor", Store: "file", Kind: holdfast.ErrDenied, Err: err}
+	}
+	u.Path = dir
+	return u, func() { _ = os.RemoveAll(dir) }, nil
 }
 
 // classWords say what a guarantee class means.
@@ -122,7 +148,7 @@ var classWords = map[driver.Class]string{
 
 func describe(p driver.Properties, at place) *diagnosis {
 	d := &diagnosis{
-		Store: p.Store, URL: at.shown, Class: p.Class.String(), Promise: classWords[p.Class], OneHost: p.OneHost,
+		Store: p.Store, URL: at.shown, Class: p.Class.String(), Promise: classWords[p.Class], OneHost: p.OneHost, Process: at.onlyOurs(),
 		LivesBy:  "a lease: a dead holder's lock is free when its TTL is over",
 		Warnings: append([]string{}, p.Warnings...), Abilities: []string{}, Missing: []string{}, Laws: []lawResult{},
 	}
@@ -152,11 +178,14 @@ func describe(p driver.Properties, at place) *diagnosis {
 }
 
 func (a *app) printPromises(d *diagnosis) {
-	out := a.stdout
+	out := a.out
 	fmt.Fprintf(out, "store     %s, %s\n", d.Store, printable(d.URL))
 	fmt.Fprintf(out, "class     %s: %s\n", d.Class, d.Promise)
 	fmt.Fprintf(out, "lives by  %s\n", d.LivesBy)
-	if d.OneHost {
+	switch {
+	case d.Process:
+		fmt.Fprintln(out, "reach     this process only: run, cron and acquire refuse it")
+	case d.OneHost:
 		fmt.Fprintln(out, "reach     this host only: processes of other hosts are not excluded")
 	}
 	fmt.Fprintf(out, "has       %s\n", cmp.Or(strings.Join(d.Abilities, ", "), "nothing beside an exclusive lock"))
@@ -166,19 +195,23 @@ func (a *app) printPromises(d *diagnosis) {
 	for _, w := range d.Warnings {
 		fmt.Fprintf(out, "unsafe    %s\n", printable(w))
 	}
-	fmt.Fprintln(out, "\nProof, with two clients:")
+	where := ""
+	if d.Store == "file" {
+		where = ", in a directory of its own within the store's"
+	}
+	fmt.Fprintf(out, "\nProof, with two clients%s:\n", where)
 }
 
 func (a *app) printLaw(l *lawResult) {
 	switch {
 	case l.Skipped != "":
-		fmt.Fprintf(a.stdout, "  skipped  %-6s %s (%s)\n", l.ID, l.Rule, l.Skipped)
+		fmt.Fprintf(a.out, "  skipped  %-6s %s (%s)\n", l.ID, l.Rule, l.Skipped)
 	case l.OK:
 		if !a.quiet {
-			fmt.Fprintf(a.stdout, "  holds    %-6s %s\n", l.ID, l.Rule)
+			fmt.Fprintf(a.out, "  holds    %-6s %s\n", l.ID, l.Rule)
 		}
 	default:
-		fmt.Fprintf(a.stdout, "  BROKEN   %-6s %s\n           %s\n", l.ID, l.Rule, strings.ReplaceAll(printable(l.Error), "\\n", "\n           "))
+		fmt.Fprintf(a.out, "  BROKEN   %-6s %s\n           %s\n", l.ID, l.Rule, strings.ReplaceAll(printable(l.Error), "\\n", "\n           "))
 	}
 }
 
@@ -202,5 +235,5 @@ func (a *app) printVerdict(d *diagnosis) {
 	if len(d.Warnings) > 0 {
 		text += fmt.Sprintf("; %d unsafe settings, see above", len(d.Warnings))
 	}
-	fmt.Fprintln(a.stdout, text+".")
+	fmt.Fprintln(a.out, text+".")
 }

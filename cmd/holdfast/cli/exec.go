@@ -63,6 +63,25 @@ func startFailure(err error) (code int, why string) {
 	return exitCannotRun, "cannot be run: " + err.Error()
 }
 
+// deadScript is the shell's view of a file that is there, though exec says that
+// it is not: what is to run it is missing.
+func deadScript(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return "its interpreter does not exist"
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	line := make([]byte, 256)
+	n, _ := f.Read(line)
+	first, _, _ := strings.Cut(string(line[:n]), "\n")
+	script, ok := strings.CutPrefix(first, "#!")
+	words := strings.Fields(script)
+	if !ok || len(words) == 0 {
+		return "its interpreter does not exist"
+	}
+	return "its interpreter " + printable(words[0]) + " does not exist"
+}
+
 // executable tells why a file is no program that we may run; nil if it is.
 func executable(path string) error {
 	info, err := os.Stat(path)

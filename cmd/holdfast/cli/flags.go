@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -20,11 +19,13 @@ type flags struct {
 	*flag.FlagSet
 	a        *app
 	problems []string
+	unknown  bool // a flag was: what follows it may be its value, or an argument
 }
 
 // common are the flags of every command that talks to a store.
 type common struct {
 	store, prefix string
+	source        string // who named the store: --store, HOLDFAST_STORE, or "" for nobody
 }
 
 // newFlags makes the flags that all commands have.
@@ -36,7 +37,13 @@ func (a *app) newFlags() *flags {
 }
 
 func (f *flags) common(c *common) {
-	f.StringVar(&c.store, "store", f.a.getenv("HOLDFAST_STORE"), "`URL` of the store; default $HOLDFAST_STORE, else files of this host")
+	if env, set := f.a.lookupEnv(envStore); set {
+		c.store, c.source = env, envStore
+	}
+	f.Func("store", "`URL` of the store; default $HOLDFAST_STORE, else files of this host", func(s string) error {
+		c.store, c.source = s, "--store"
+		return nil
+	})
 	f.StringVar(&c.prefix, "prefix", "", "keep apart from users of the store with another `prefix`")
 	f.BoolVar(&f.a.quiet, "quiet", false, "print errors only")
 }
@@ -55,11 +62,26 @@ func (f *flags) value(name, usage string, parse func(string) error) {
 	})
 }
 
+// duration defines a flag for a span with bounds of the library's.
 func (f *flags) duration(p *time.Duration, name string, least time.Duration, usage string) {
 	f.value(name, usage, func(s string) (err error) {
 		if *p, err = parseDuration(s); err == nil && (*p < least || *p > holdfast.MaxTTL) {
-			err = fmt.Errorf("must be from %v to %v", least, holdfast.MaxTTL)
+			err = fmt.Errorf("must be from %s to %s", human(least), human(holdfast.MaxTTL))
 		}
+		return err
+	})
+}
+
+// eternity is as long as any span need be, so that sums of two are spans yet.
+const eternity = 100 * 365 * 24 * time.Hour
+
+// span defines a flag for any span, also 0.
+func (f *flags) span(p *time.Duration, name, usage string) {
+	f.value(name, usage, func(s string) (err error) {
+		if *p, err = parseDuration(s); err == nil && *p < 0 {
+			err = errors.New("must not be negative")
+		}
+		*p = min(*p, eternity)
 		return err
 	})
 }
@@ -85,17 +107,23 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// parse reads args; flags may stand before and after other arguments. It
-// returns these. done says that help was asked for and printed.
+// parse reads args; flags may stand before and after other arguments, but not
+// after "--". It returns these. done says that help was asked for and printed.
 func (f *flags) parse(args []string) (rest []string, done bool) {
+	args, after, _ := cutDashes(args)
+	rest, done = f.parseFlags(args)
+	return append(rest, after...), done
+}
+
+func (f *flags) parseFlags(args []string) (rest []string, done bool) {
 	for len(args) > 0 {
 		err := f.Parse(args)
 		switch {
 		case errors.Is(err, flag.ErrHelp):
-			f.help(f.a.stdout)
+			f.help(f.a.out)
 			return nil, true
 		case err != nil:
-			f.problem("%s", dashes.ReplaceAllString(err.Error(), "--"))
+			f.unreadable(args[len(args)-len(f.Args())-1], err)
 		}
 		args = f.Args()
 		if err == nil && len(args) > 0 {
@@ -105,8 +133,26 @@ func (f *flags) parse(args []string) (rest []string, done bool) {
 	return rest, false
 }
 
-// dashes finds the single dash before a flag's name in package flag's errors.
-var dashes = regexp.MustCompile(`\B-+\b`)
+// unreadable tells of a flag that package flag did not take, as it was given.
+func (f *flags) unreadable(arg string, err error) {
+	name, _, _ := strings.Cut(arg, "=")
+	switch text := err.Error(); {
+	case strings.HasPrefix(text, "flag provided but not defined"):
+		f.unknown = true
+		f.problem("unknown flag %s", printable(name))
+	case strings.HasPrefix(text, "flag needs an argument"):
+		f.problem("%s: its value is missing", printable(name))
+	default: // a switch with a value that is neither true nor false, or ---
+		f.problem("%s: cannot be read", printable(arg))
+	}
+}
+
+// none refuses arguments where a command takes none.
+func (f *flags) none(rest []string) {
+	if len(rest) > 0 && !f.unknown {
+		f.problem("too many arguments: %s", strings.Join(quoted(rest), " "))
+	}
+}
 
 // one takes the only argument of a command.
 func (f *flags) one(what string, rest []string) string {
@@ -116,7 +162,7 @@ func (f *flags) one(what string, rest []string) string {
 		return ""
 	case 1:
 	default:
-		f.problem("too many arguments: %s", strings.Join(quoted(rest[1:]), " "))
+		f.none(rest[1:])
 	}
 	return rest[0]
 }
@@ -169,6 +215,8 @@ func (f *flags) help(to io.Writer) {
 	}
 	f.VisitAll(func(fl *flag.Flag) {
 		value, usage := flag.UnquoteUsage(fl)
+		// It stands before the text already.
+		usage = strings.TrimPrefix(strings.Replace(usage, " ("+value+")", "", 1), value+": ")
 		fmt.Fprintf(to, "  %-22s %s\n", strings.TrimSpace("--"+fl.Name+" "+value), usage)
 	})
 }

@@ -30,6 +30,7 @@ func (a *app) acquireMain(args []string) int {
 	}
 	o.name = f.name(rest)
 	o.lock.validate(f)
+	o.reachable(f)
 	if f.failed() {
 		return exitUsage
 	}
@@ -56,6 +57,7 @@ func (a *app) handleMain(args []string, do handleFunc) int {
 		rest = []string{env}
 	}
 	o.handle = f.one("HANDLE (or HOLDFAST_HANDLE)", rest)
+	o.reachable(f)
 	if f.failed() {
 		return exitUsage
 	}
@@ -86,9 +88,6 @@ func (a *app) withHandles(o *handleOptions, do handleFunc) int {
 	if cerr := client.Close(); err == nil {
 		err = cerr
 	}
-	if sig, ok := errors.AsType[signalError](err); ok {
-		return exitSignal + int(sig)
-	}
 	if err != nil {
 		return a.refused(&runOptions{name: o.name, lock: o.lock}, err)
 	}
@@ -103,30 +102,33 @@ func (a *app) acquire(ctx context.Context, client *holdfast.Client, o *handleOpt
 	}
 	lease, err := acquire(ctx, o.name, opts)
 	if err != nil {
-		return err
+		return explain(client, o.name, calledOff(ctx, err))
 	}
-	return a.handOut(lease)
+	handle, err := a.handOut(lease)
+	if err == nil && a.out.failed() { // nobody knows the handle
+		err = a.release(context.WithoutCancel(ctx), client, &handleOptions{handle: handle})
+	}
+	return err
 }
 
 // handOut ends the lease here and prints its handle.
-func (a *app) handOut(lease *holdfast.Lease) error {
+func (a *app) handOut(lease *holdfast.Lease) (handle string, err error) {
 	left := time.Duration(0)
 	if end, ok := lease.Deadline(); ok {
 		left = time.Until(end)
 	}
-	handle, err := lease.Handle()
-	if err != nil {
-		return err
+	if handle, err = lease.Handle(); err != nil {
+		return "", err
 	}
 	token := strconv.FormatUint(lease.Token(), 10)
 	if a.json {
 		a.print(map[string]any{
 			"name": lease.Name(), "handle": handle, "token": token, "owner": lease.Owner(), "left_ms": left.Milliseconds(),
 		})
-		return nil
+		return handle, nil
 	}
-	fmt.Fprintf(a.stdout, "HOLDFAST_HANDLE=%s\nHOLDFAST_TOKEN=%s\nHOLDFAST_NAME=%s\n", shellQuote(handle), token, shellQuote(lease.Name()))
-	return nil
+	fmt.Fprintf(a.out, "HOLDFAST_HANDLE=%s\nHOLDFAST_TOKEN=%s\nHOLDFAST_NAME=%s\n", shellQuote(handle), token, shellQuote(lease.Name()))
+	return handle, nil
 }
 
 // shellQuote makes a word of any text for sh.
@@ -139,11 +141,12 @@ func (a *app) renew(ctx context.Context, client *holdfast.Client, o *handleOptio
 	if err != nil {
 		return err
 	}
-	if err := lease.Renew(ctx, cmp.Or(o.lock.ttl, holdfast.DefaultTTL)); err != nil {
+	if err = lease.Renew(ctx, cmp.Or(o.lock.ttl, holdfast.DefaultTTL)); err != nil {
 		_, herr := lease.Handle() // it stays as it was, for another try
 		return errors.Join(err, herr)
 	}
-	return a.handOut(lease)
+	_, err = a.handOut(lease)
+	return err
 }
 
 func (a *app) release(ctx context.Context, client *holdfast.Client, o *handleOptions) error {
@@ -164,5 +167,6 @@ func (a *app) check(ctx context.Context, client *holdfast.Client, o *handleOptio
 		_, err = lease.Handle()
 		return err
 	}
-	return a.handOut(lease)
+	_, err = a.handOut(lease)
+	return err
 }

@@ -23,7 +23,7 @@ type lockOptions struct {
 
 func (o *lockOptions) define(f *flags) {
 	f.duration(&o.ttl, "ttl", holdfast.MinTTL, "`time` that the lock outlives a holder that gives no sign of life; default 30s")
-	f.value("wait", "`0|TIME|forever`: how long to wait for the lock; default forever, for cron 0", func(s string) (err error) {
+	f.value("wait", "`0|TIME|forever`: how long to wait for the lock; default "+o.waitDefault(), func(s string) (err error) {
 		o.wait, o.try = 0, s == "0"
 		if o.try || s == "forever" {
 			return nil
@@ -37,6 +37,14 @@ func (o *lockOptions) define(f *flags) {
 	f.BoolVar(&o.shared, "shared", false, "hold it together with others who hold it shared")
 	f.integer(&o.slots, "slots", holdfast.MaxPermits, "the name is a semaphore: hold one of so many permits (`number`)")
 	f.StringVar(&o.label, "label", "", "who we are, as others see it (`text`); default HOST/COMMAND[PID]")
+}
+
+// waitDefault is what --wait is if nobody says it.
+func (o *lockOptions) waitDefault() string {
+	if o.try {
+		return "0"
+	}
+	return "forever"
 }
 
 func (o *lockOptions) validate(f *flags) {

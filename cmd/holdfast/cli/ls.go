@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 func (a *app) lsMain(args []string) int {
@@ -17,7 +18,7 @@ func (a *app) lsMain(args []string) int {
 	if !ok {
 		return code
 	}
-	client, _, err := a.open(context.Background(), &c, holdfast.Options{})
+	client, err := a.openToLook(context.Background(), &c)
 	if err != nil {
 		return a.fail(err)
 	}
@@ -26,7 +27,7 @@ func (a *app) lsMain(args []string) int {
 	if err != nil {
 		return a.fail(err)
 	}
-	a.printList(records)
+	a.printList(records, client.Properties().Wait == driver.ByPlaces)
 	return exitOK
 }
 
@@ -60,7 +61,8 @@ func list(ctx context.Context, client *holdfast.Client, prefix string) ([]holdfa
 	return records, nil
 }
 
-func (a *app) printList(records []holdfast.Record) {
+// printList prints a table; queue: the store tells who waits.
+func (a *app) printList(records []holdfast.Record, queue bool) {
 	if a.json {
 		for i := range records {
 			a.print(newRecordJSON(&records[i]))
@@ -70,17 +72,20 @@ func (a *app) printList(records []holdfast.Record) {
 	if len(records) == 0 {
 		return
 	}
-	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tMODE\tHOLDERS\tWAITERS\tSINCE\tHOLDER")
+	table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NAME\tMODE\tHOLDERS\tWAITERS\tFOR\tHOLDER")
 	for i := range records {
 		r := &records[i]
-		since, who := "-", "-"
+		since, who, waiters := "-", "-", "-"
+		if queue {
+			waiters = strconv.Itoa(len(r.Waiters))
+		}
 		if len(r.Holders) > 0 {
 			since, who = short(r.Holders[0].Held), printable(cmp.Or(r.Holders[0].Label, r.Holders[0].Owner))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", printable(r.Name), modeOf(r), holdersOf(r), len(r.Waiters), since, who)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(r.Name), modeOf(r), holdersOf(r), waiters, since, who)
 	}
-	_ = table.Flush() // whoever reads has gone: there is nobody to tell
+	_ = table.Flush() // a.out keeps the error
 }
 
 func modeOf(r *holdfast.Record) string {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -60,11 +61,8 @@ func (a *app) proven(o *runOptions, env map[string]string) (*enclosing, error) {
 			continue
 		}
 		holds = true
-		if h.Mode == holdfast.Shared && !o.lock.shared && o.lock.slots == 0 {
-			return nil, &holdfast.Error{
-				Op: "run", Name: o.name, Kind: holdfast.ErrConflict,
-				Err: errors.New("an enclosing run holds it shared: waiting for it would never end"),
-			}
+		if why := uncovered(&record, h, o); why != "" {
+			return nil, &holdfast.Error{Op: "run", Name: o.name, Kind: holdfast.ErrConflict, Err: errors.New("an enclosing run " + why)}
 		}
 	}
 	if !holds {
@@ -75,6 +73,21 @@ func (a *app) proven(o *runOptions, env map[string]string) (*enclosing, error) {
 		e.env = append(e.env, name+"="+env[name])
 	}
 	return e, nil
+}
+
+// uncovered tells why an enclosing hold is not what a run asks for; "" if it is.
+func uncovered(r *holdfast.Record, h *holdfast.Holder, o *runOptions) string {
+	switch slots := o.lock.slots; {
+	case r.Limit > 0 && slots == 0:
+		return "holds a permit of it: the name is a semaphore, not a lock"
+	case r.Limit == 0 && slots > 0:
+		return "holds it as a lock: it is no semaphore"
+	case r.Limit != slots:
+		return fmt.Sprintf("holds one of %d permits of it, not of %d", r.Limit, slots)
+	case h.Mode == holdfast.Shared && !o.lock.shared:
+		return "holds it shared: waiting for it would never end"
+	}
+	return ""
 }
 
 // environOf reads the environment that a process was started with; nil if we

@@ -2,16 +2,13 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/guard"
 )
 
@@ -69,6 +66,9 @@ func (a *app) parsed(o *runOptions, args []string) int {
 	if done {
 		return exitOK
 	}
+	if len(rest) == 0 && len(command) > 2 && command[1] == "--" { // a name that looks like a flag
+		rest, command = command[:1], command[2:]
+	}
 	o.argv = command
 	o.arguments(f, rest, dashed)
 	o.validate(f)
@@ -81,7 +81,7 @@ func (a *app) parsed(o *runOptions, args []string) int {
 func (o *runOptions) define(f *flags) {
 	f.common(&o.common)
 	o.lock.define(f)
-	f.value("on-busy", "`fail|skip`: what to do if the name is held and no wait was asked; skip exits with 0", func(s string) error {
+	f.value("on-busy", "`fail|skip`: what to do if the name is held, or the wait runs out; skip exits with 0; default "+o.onBusy(), func(s string) error {
 		o.skipBusy = s == "skip"
 		if s != "skip" && s != "fail" {
 			return errors.New("must be fail or skip")
@@ -92,16 +92,23 @@ func (o *runOptions) define(f *flags) {
 		o.onLost, err = parseLossPolicy(s)
 		return err
 	})
-	f.duration(&o.grace, "grace", 0, "`time` from TERM to KILL; default 10s")
-	f.duration(&o.lock.minHold, "min-hold", 0, "keep the name taken for so much `time` after the grant")
-	f.duration(&o.maxRun, "max-run", time.Millisecond, "end the command after this `time`, with exit status 124")
-	f.duration(&o.jitter, "jitter", 0, "first wait a random part of this `time`")
+	f.span(&o.grace, "grace", "`time` from TERM to KILL; default 10s")
+	f.duration(&o.lock.minHold, "min-hold", 0, "keep the name taken for so much `time` after the grant, 24h at most; default "+human(o.lock.minHold))
+	f.span(&o.maxRun, "max-run", "end the command after this `time`, with exit status 124; default 0: never")
+	f.span(&o.jitter, "jitter", "first wait a random part of this `time`")
 	f.integer(&o.exitBusy, "exit-busy", 255, "exit `status` instead of 75 and 76")
 	f.integer(&o.exitLost, "exit-lost", 255, "exit `status` instead of 77")
 	f.BoolVar(&o.shell, "shell", false, "run COMMAND as a line of sh")
 	if o.cron {
 		f.BoolVar(&o.oneHost, "one-host", false, "the job is started on this host only, so the file store will do")
 	}
+}
+
+func (o *runOptions) onBusy() string {
+	if o.skipBusy {
+		return "skip"
+	}
+	return "fail"
 }
 
 // cutDashes parts the arguments at the first "--".
@@ -114,10 +121,10 @@ func cutDashes(args []string) (before, command []string, dashed bool) {
 
 // arguments takes NAME -- COMMAND.
 func (o *runOptions) arguments(f *flags, rest []string, dashed bool) {
-	if !dashed && len(rest) > 1 {
+	if !dashed && len(rest) > 1 && !f.unknown {
 		f.problem("put -- between the name and the command: holdfast %s %s -- %s", f.a.command, rest[0], strings.Join(rest[1:], " "))
 		rest = rest[:1]
-	} else if !dashed || len(o.argv) == 0 {
+	} else if len(o.argv) == 0 {
 		f.problem("the command is missing: NAME -- COMMAND [ARG...]")
 	}
 	if len(o.argv) > 0 && o.argv[0] == "" {
@@ -128,13 +135,14 @@ func (o *runOptions) arguments(f *flags, rest []string, dashed bool) {
 
 func (o *runOptions) validate(f *flags) {
 	o.lock.validate(f)
+	o.reachable(f)
 	if o.cron && !o.oneHost {
 		if at, err := o.place(); err == nil && at.oneHost() {
 			f.problem("the file store excludes only this host: name a shared --store, or say --one-host if only this host starts the job")
 		}
 	}
 	if o.maxRun != 0 && o.lock.minHold > o.maxRun+o.grace && !o.cron {
-		f.problem("--min-hold %v is over --max-run %v and --grace %v", o.lock.minHold, o.maxRun, o.grace)
+		f.problem("--min-hold %s is over --max-run %s and --grace %s", human(o.lock.minHold), human(o.maxRun), human(o.grace))
 	}
 }
 
@@ -161,6 +169,16 @@ var signalNames = map[string]syscall.Signal{
 	"STOP": syscall.SIGSTOP, "TSTP": syscall.SIGTSTP, "ALRM": syscall.SIGALRM, "URG": syscall.SIGURG, "ABRT": syscall.SIGABRT,
 }
 
+// signalName is a signal as kill -l lists it.
+func signalName(sig syscall.Signal) string {
+	for name, n := range signalNames {
+		if n == sig {
+			return name
+		}
+	}
+	return sig.String()
+}
+
 // run takes the lock, runs the command, and gives the lock back.
 func (a *app) run(o *runOptions) int {
 	prog, code, why := a.lookUp(o.argv, o.shell)
@@ -185,7 +203,7 @@ func (a *app) run(o *runOptions) int {
 	held, err := a.take(o, parent, signals)
 	g := <-started
 	if err == nil && g.err != nil {
-		held.giveBack(signals)
+		held.giveBack(o, signals)
 		a.report("error", "the guard cannot be started: "+g.err.Error(), map[string]any{"exit": exitInternal})
 		return exitInternal
 	}
@@ -196,9 +214,9 @@ func (a *app) run(o *runOptions) int {
 		}
 		return a.refused(o, err)
 	}
-	s := &supervisor{a: a, o: o, conn: g.conn, held: held, signals: signals}
-	code = s.supervise(prog)
-	held.giveBack(signals)
+	s := &supervisor{a: a, o: o, conn: g.conn, held: held, signals: signals, prog: prog}
+	code = s.supervise()
+	held.giveBack(o, signals)
 	return code
 }
 
@@ -231,53 +249,6 @@ func (a *app) delay(d time.Duration, signals *signals) int {
 	case <-timer.C:
 		return 0
 	case <-ctx.Done():
-		return interrupted(ctx)
+		return a.interrupted(ctx, " in the --jitter before the start")
 	}
-}
-
-// refused tells why there is no lock.
-func (a *app) refused(o *runOptions, err error) int {
-	if sig, ok := errors.AsType[signalError](err); ok {
-		return exitSignal + int(sig)
-	}
-	code := exitOf(err)
-	if code != exitBusy && code != exitTimeout {
-		return a.fail(err)
-	}
-	text := printable(o.name) + " is held"
-	if code == exitTimeout {
-		text = fmt.Sprintf("waited %v in vain: %s", o.lock.wait, text)
-	}
-	fields := map[string]any{"name": o.name}
-	if e, ok := errors.AsType[*holdfast.Error](err); ok && e.Holder != nil {
-		text += " by " + describeHolder(e.Holder)
-		fields["holder"] = newHolderJSON(e.Holder)
-	}
-	switch {
-	case code == exitBusy && o.skipBusy:
-		fields["exit"] = exitOK
-		a.say("busy", text+"; skipped", fields)
-		return exitOK
-	case o.exitBusy != 0:
-		code = o.exitBusy
-	}
-	fields["exit"] = code
-	a.report("busy", text, fields)
-	return code
-}
-
-// ownLabel says who we are: the host, the command and the wrapper's pid.
-func ownLabel(command string) string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
-	}
-	pid := fmt.Sprintf("[%d]", os.Getpid())
-	name := strings.ToValidUTF8(filepath.Base(command), "?")
-	most := holdfast.MaxLabelBytes - len(pid) - 1
-	label := host + "/" + name
-	if len(label) > most {
-		label = strings.ToValidUTF8(label[:most], "")
-	}
-	return label + pid
 }

@@ -19,7 +19,7 @@ func (a *app) showMain(args []string) int {
 	if f.failed() {
 		return exitUsage
 	}
-	client, _, err := a.open(context.Background(), &c, holdfast.Options{})
+	client, err := a.openToLook(context.Background(), &c)
 	if err != nil {
 		return a.fail(err)
 	}
@@ -39,20 +39,20 @@ func (a *app) printRecord(r *holdfast.Record) {
 	}
 	switch {
 	case len(r.Holders) == 0:
-		fmt.Fprintf(a.stdout, "%s is free\n", printable(r.Name))
+		fmt.Fprintf(a.out, "%s is free\n", printable(r.Name))
 	case r.Limit > 0:
-		fmt.Fprintf(a.stdout, "%s is a semaphore, %s permits are held by\n", printable(r.Name), holdersOf(r))
+		fmt.Fprintf(a.out, "%s is a semaphore, %s permits are held by\n", printable(r.Name), holdersOf(r))
 	default:
-		fmt.Fprintf(a.stdout, "%s is held %s by\n", printable(r.Name), modeOf(r))
+		fmt.Fprintf(a.out, "%s is held %s by\n", printable(r.Name), modeOf(r))
 	}
 	for i := range r.Holders {
-		fmt.Fprintf(a.stdout, "  %s\n", describeHolder(&r.Holders[i]))
+		fmt.Fprintf(a.out, "  %s\n", describeHolder(&r.Holders[i]))
 	}
 	if len(r.Waiters) == 0 {
 		return
 	}
-	fmt.Fprintln(a.stdout, "waiting, first in line first:")
+	fmt.Fprintln(a.out, "waiting, first in line first:")
 	for i, w := range r.Waiters {
-		fmt.Fprintf(a.stdout, "  %d. %s, %s, for %s\n", i+1, printable(w.Label), w.Mode, short(w.Waited))
+		fmt.Fprintf(a.out, "  %d. %s, %s, for %s\n", i+1, printable(w.Label), w.Mode, short(w.Waited))
 	}
 }

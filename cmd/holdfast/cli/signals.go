@@ -23,6 +23,8 @@ var forwarded = []os.Signal{
 
 // catchSignals catches them, but those that whoever started us lets us
 // ignore (nohup, a shell's background job): the command ignores them as well.
+// A reader of our words who has gone does not end us: a command runs, or there
+// is something to give back.
 func catchSignals() *signals {
 	s := &signals{make(chan os.Signal, 64)}
 	for _, sig := range forwarded {
@@ -30,6 +32,7 @@ func catchSignals() *signals {
 			signal.Notify(s.ch, sig)
 		}
 	}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return s
 }
 
@@ -74,14 +77,6 @@ func (s *signals) context() (ctx context.Context, done func()) {
 		cancel(context.Canceled)
 		<-stopped
 	}
-}
-
-// interrupted is the exit status after a signal.
-func interrupted(ctx context.Context) int {
-	if sig, ok := context.Cause(ctx).(signalError); ok { //nolint:errorlint // a cause of ours is never wrapped
-		return exitSignal + int(sig)
-	}
-	return exitInternal
 }
 
 // settle is how long a stop takes to have its effect.

@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"syscall"
@@ -22,6 +22,7 @@ type supervisor struct {
 	conn    *guard.Conn
 	held    *held
 	signals *signals
+	prog    program
 
 	reports chan guard.Report
 	maxRun  *time.Timer // nil if the command may run for ever
@@ -40,9 +41,9 @@ const patience = 2 * time.Second
 
 // supervise runs the command to its end and returns the exit status. When it
 // returns, the whole tree is dead and reaped.
-func (s *supervisor) supervise(p program) int {
+func (s *supervisor) supervise() int {
 	s.tellDeadline()
-	order := guard.Order{Path: p.path, Env: s.held.env, Grace: s.o.grace, Lost: s.o.onLost.signal, Locks: s.held.locks}
+	order := guard.Order{Path: s.prog.path, Env: s.held.env, Grace: s.o.grace, Lost: s.o.onLost.signal, Locks: s.held.locks}
 	if err := s.conn.Run(order); err != nil {
 		s.conn.Kill() // it has started nothing
 	}
@@ -90,7 +91,7 @@ func (s *supervisor) step() bool {
 		s.lose(context.Cause(s.held.lease.Context()))
 	case <-after(s.maxRun):
 		s.capped, s.maxRun = true, nil
-		s.a.say("max-run", fmt.Sprintf("the command ran for %v: ending it", s.o.maxRun), nil)
+		s.a.say("max-run", "the command ran for "+human(s.o.maxRun)+": ending it", nil)
 		s.end(syscall.SIGTERM, s.o.grace)
 	case <-after(s.overdue):
 		s.a.report("guard", "the guard does not answer", nil)
@@ -116,6 +117,9 @@ func (s *supervisor) hear(r *guard.Report) bool {
 		}
 	case guard.Failed:
 		code, why := startFailure(r.Err)
+		if code == exitNotFound && executable(s.prog.path) == nil {
+			why = deadScript(s.prog.path)
+		}
 		s.failed = code
 		s.a.report("error", printable(s.o.argv[0])+": "+why, map[string]any{"exit": code})
 		s.conn.Close()
@@ -164,12 +168,13 @@ func (s *supervisor) end(sig syscall.Signal, grace time.Duration) {
 // lose: the lease is over while the command runs. By its deadline the guard
 // has acted already; a store may tell a loss, or a person break, sooner.
 func (s *supervisor) lose(cause error) {
+	reason, who := lossReason(cause)
 	text := "the lock was lost"
 	if errors.Is(cause, holdfast.ErrBroken) {
-		text = "the lock was broken by a person"
+		text = "the lock was broken by " + printable(cmp.Or(who, "a person"))
 	}
-	if cause != nil {
-		text += ": " + printable(cause.Error())
+	if reason != "" {
+		text += ": " + printable(reason)
 	}
 	s.markLost(text)
 	switch {
@@ -192,7 +197,7 @@ func (s *supervisor) markLost(text string) {
 	case s.o.onLost.kill:
 		text += "; ending the command"
 	case s.o.onLost.signal != 0:
-		text += "; the command gets " + s.o.onLost.signal.String() + " and another may run beside it"
+		text += "; the command gets SIG" + signalName(s.o.onLost.signal) + ", and another may run beside it"
 	default:
 		text += "; the command goes on, and another may run beside it"
 	}

@@ -22,6 +22,8 @@ type held struct {
 	env    []string      // the variables that tell the command of it
 	locks  []*os.File    // descriptors that hold the lock
 	renews chan struct{} // the deadline may have moved
+
+	granted time.Time
 }
 
 // errStoreSilent is why a wait was called off that the store does not answer.
@@ -59,11 +61,13 @@ func (a *app) take(o *runOptions, parent *enclosing, signals *signals) (*held, e
 	}
 	stop()
 	if err == nil {
+		h.granted = time.Now()
 		err = h.prepare(o)
 	}
 	if err != nil {
+		err = explain(client, o.name, calledOff(ctx, err))
 		_ = client.Close() // nothing is held; the reason is told already
-		return nil, calledOff(ctx, err)
+		return nil, err
 	}
 	return h, nil
 }
@@ -89,11 +93,11 @@ func (h *held) observe(e *holdfast.Event, w *waitTeller, giveUp context.CancelCa
 		default:
 		}
 	case holdfast.EventLongWait:
-		if e.Err != nil && e.Holder == nil {
+		if errors.Is(e.Err, holdfast.ErrUnavailable) {
 			giveUp(fmt.Errorf("%w for %v: %w", errStoreSilent, short(e.Took), e.Err))
 			return
 		}
-		w.long(e)
+		w.long(e, h.client.Properties().Wait == driver.ByPlaces)
 	default:
 	}
 }
@@ -123,34 +127,6 @@ func (h *held) closeLocks() {
 		_ = f.Close()
 	}
 	h.locks = nil
-}
-
-// giveBack releases. A store that does not answer is told of, but the result of
-// the command is not lost to that. A name that has to stay taken for a while
-// longer is waited for, unless a signal calls that off.
-func (h *held) giveBack(signals *signals) {
-	h.closeLocks()
-	if h.client == nil {
-		return
-	}
-	ctx, done := signals.context()
-	defer done()
-	closed := make(chan error, 1)
-	go func() {
-		err := h.lease.Release(context.WithoutCancel(ctx))
-		if errors.Is(err, holdfast.ErrLost) {
-			err = nil // told already
-		}
-		closed <- errors.Join(err, h.client.Close())
-	}()
-	select {
-	case err := <-closed:
-		if err != nil {
-			h.a.report("release", "the lock may stay taken until its TTL is over: "+printable(err.Error()), nil)
-		}
-	case <-ctx.Done():
-		h.a.say("release", "interrupted: the name is freed before its --min-hold where the store is bound to this process", nil)
-	}
 }
 
 // until is when the lease ends; false if it has no end of its own.

@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -30,24 +29,32 @@ func printable(s string) string {
 func short(d time.Duration) string {
 	switch {
 	case d >= 10*time.Second:
-		return d.Round(time.Second).String()
+		d = d.Round(time.Second)
 	case d >= time.Second:
-		return d.Round(100 * time.Millisecond).String()
+		d = d.Round(100 * time.Millisecond)
+	default:
+		d = d.Round(time.Millisecond)
 	}
-	return d.Round(time.Millisecond).String()
+	return human(d)
 }
 
-// labelPattern is how a label is made unless somebody sets another.
-var labelPattern = regexp.MustCompile(`^([^/\s]+)/(.*)\[(\d+)\]$`)
-
-// whence reads host and pid out of a label; "" and 0 if it has none.
-func whence(label string) (host string, pid int) {
-	m := labelPattern.FindStringSubmatch(label)
-	if m == nil {
-		return "", 0
+func permits(n int) string {
+	if n == 1 {
+		return "1 permit"
 	}
-	pid, _ = strconv.Atoi(m[3]) // digits; 0 if too many
-	return m[1], pid
+	return strconv.Itoa(n) + " permits"
+}
+
+// human is a span without the zeros that its String ends in: 24h, not 24h0m0s.
+func human(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 // describeHolder is one line about who holds a name.
@@ -68,9 +75,9 @@ func describeHolder(h *holdfast.Holder) string {
 		words = append(words, "shared")
 	}
 	if h.Permits > 0 {
-		words = append(words, fmt.Sprintf("%d permits", h.Permits))
+		words = append(words, permits(h.Permits))
 	}
-	words = append(words, "since "+short(h.Held))
+	words = append(words, "for "+short(h.Held))
 	if h.Left > 0 {
 		words = append(words, short(h.Left)+" of its TTL left")
 	}
@@ -130,13 +137,6 @@ func newHolderJSON(h *holdfast.Holder) holderJSON {
 		h.Owner, h.Label, host, pid, strconv.FormatUint(h.Token, 10), h.Mode.String(), h.Permits,
 		h.Held.Milliseconds(), h.Left.Milliseconds(), h.Broken,
 	}
-}
-
-// print prints one line of JSON.
-func (a *app) print(v any) {
-	enc := json.NewEncoder(a.stdout)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // whoever reads has gone: there is nobody to tell
 }
 
 // say tells what goes on, on stderr.

@@ -15,9 +15,7 @@ func (a *app) versionMain(args []string) int {
 	if done {
 		return exitOK
 	}
-	if len(rest) > 0 {
-		f.problem("too many arguments: %s", strings.Join(quoted(rest), " "))
-	}
+	f.none(rest)
 	if f.failed() {
 		return exitUsage
 	}
@@ -26,7 +24,7 @@ func (a *app) versionMain(args []string) int {
 		a.print(map[string]any{"version": version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH, "stores": schemes})
 		return exitOK
 	}
-	fmt.Fprintf(a.stdout, "holdfast %s, %s %s/%s\nstores: %s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Join(schemes, ", "))
+	fmt.Fprintf(a.out, "holdfast %s, %s %s/%s\nstores: %s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Join(schemes, ", "))
 	return exitOK
 }
 

@@ -73,7 +73,7 @@ func waitLine(name, label string, r *holdfast.Record, err error, waited time.Dur
 	}
 	if len(r.Holders) > 0 {
 		h := &r.Holders[0]
-		text += ": held by " + printable(h.Label) + " since " + short(h.Held)
+		text += ": held by " + printable(h.Label) + " for " + short(h.Held)
 		if more := len(r.Holders) - 1; more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
@@ -112,18 +112,22 @@ func (w *waitTeller) wipe() {
 	w.shown = false
 }
 
-// long tells of a long wait where no terminal shows it.
-func (w *waitTeller) long(e *holdfast.Event) {
+// long tells of a long wait where no terminal shows it; queue: how many are
+// ahead is known.
+func (w *waitTeller) long(e *holdfast.Event, queue bool) {
 	if isTerminal(w.a.stderr) && !w.a.json {
 		return
 	}
 	text := fmt.Sprintf("still waiting for %s after %s", printable(e.Name), short(e.Took))
-	fields := map[string]any{"name": e.Name, "waited_ms": e.Took.Milliseconds(), "ahead": e.Ahead}
+	fields := map[string]any{"name": e.Name, "waited_ms": e.Took.Milliseconds()}
+	if queue {
+		fields["ahead"] = e.Ahead
+	}
 	if e.Holder != nil {
 		text += ": held by " + describeHolder(e.Holder)
 		fields["holder"] = newHolderJSON(e.Holder)
 	}
-	if e.Ahead > 0 {
+	if queue && e.Ahead > 0 {
 		text += fmt.Sprintf("; %d ahead", e.Ahead)
 	}
 	w.a.say("waiting", text, fields)

@@ -27,13 +27,13 @@ func (a *app) watchMain(args []string) int {
 	defer signals.stop()
 	ctx, done := signals.context()
 	defer done()
-	client, _, err := a.open(ctx, &c, holdfast.Options{})
+	client, err := a.openToLook(ctx, &c)
 	if err != nil {
 		return a.fail(err)
 	}
 	defer func() { _ = client.Close() }() // it holds nothing
 	w := watcher{print: a.printChange}
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !a.out.failed() {
 		records, err := list(ctx, client, prefix)
 		if errors.Is(err, holdfast.ErrUnsupported) || errors.Is(err, holdfast.ErrInvalid) {
 			return a.fail(err)
@@ -140,10 +140,10 @@ func (a *app) printChange(c *change) {
 	at := c.Time.Format("15:04:05.000")
 	switch c.Event {
 	case "gap":
-		fmt.Fprintf(a.stdout, "%s gap of %s: changes may be missing\n", at, short(c.gap))
+		fmt.Fprintf(a.out, "%s gap of %s: changes may be missing\n", at, short(c.gap))
 	case "error":
-		fmt.Fprintf(a.stdout, "%s cannot see: %s\n", at, printable(c.Error))
+		fmt.Fprintf(a.out, "%s cannot see: %s\n", at, printable(c.Error))
 	default:
-		fmt.Fprintf(a.stdout, "%s %-8s %s  %s\n", at, c.Event, printable(c.Name), describeHolder(c.holder))
+		fmt.Fprintf(a.out, "%s %-8s %s  %s\n", at, c.Event, printable(c.Name), describeHolder(c.holder))
 	}
 }

@@ -89,12 +89,14 @@ func send(fd int, m message, files ...int) error {
 	}
 }
 
-// receive waits for the next message. ok is false at the end of the talk.
+// receive waits for the next message. ok is false at the end of the talk. If the
+// other side ended before it read all that was sent to it, the kernel says so
+// once (ECONNRESET), before what the other had said last.
 func receive(fd int, buf []byte) (m message, files []int, ok bool) {
 	rights := make([]byte, syscall.CmsgSpace(4*maxFiles))
 	for {
 		n, rn, _, _, err := syscall.Recvmsg(fd, buf, rights, syscall.MSG_CMSG_CLOEXEC)
-		if err == syscall.EINTR {
+		if err == syscall.EINTR || err == syscall.ECONNRESET {
 			continue
 		}
 		if err != nil || n == 0 {

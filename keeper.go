@@ -22,14 +22,15 @@ type keeper struct {
 	next  driver.Instant // when the timer is set for
 }
 
-// alarm is an entry of the heap: of a hold, a place or a debt.
+// alarm is an entry of the heap: of a hold, a place, a waiter or a debt.
 type alarm struct {
-	at    driver.Instant
-	set   bool
-	index int
-	hold  *hold
-	place *place
-	debt  *debt
+	at     driver.Instant
+	set    bool
+	index  int
+	hold   *hold
+	place  *place
+	debt   *debt
+	waiter *waiter
 }
 
 // init makes the timer; it is not set yet.
@@ -106,14 +107,18 @@ func (k *keeper) ring() {
 	for _, bye := range d.byes {
 		bye.tell()
 	}
+	for _, tell := range d.longWaits {
+		tell()
+	}
 }
 
 // due is what one ring found to do, by shard.
 type due struct {
-	byes     []*farewell
-	renewals map[int][]*hold
-	beats    map[int][]*place
-	debts    []*debt
+	byes      []*farewell
+	longWaits []func()
+	renewals  map[int][]*hold
+	beats     map[int][]*place
+	debts     []*debt
 }
 
 func (k *keeper) collect(now driver.Instant) *due {
@@ -127,6 +132,8 @@ func (k *keeper) collect(now driver.Instant) *due {
 		case a.place != nil:
 			shard := k.c.shard(a.place.ref())
 			d.beats[shard] = append(d.beats[shard], a.place)
+		case a.waiter != nil:
+			d.longWaits = append(d.longWaits, a.waiter.longWaited())
 		default:
 			d.debts = append(d.debts, a.debt)
 		}

@@ -31,8 +31,10 @@ type Lease struct {
 
 	// The first Release. Not a sync.Once: those who wait for it would stop the
 	// time of a testing/synctest bubble.
-	releasing chan struct{} // closed when it is done; set under client.mu
-	result    error
+	// All under client.mu.
+	releasing, released bool
+	result              error
+	waiting             chan struct{} // made by a second Release during the first
 }
 
 // Name is what is locked.
@@ -106,22 +108,39 @@ func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
 func (l *Lease) Release(ctx context.Context) error {
 	c := l.hold.c
 	c.mu.Lock()
-	if l.releasing != nil { // a repeated one
-		done := l.releasing
-		c.mu.Unlock()
-		<-done
-		return l.result
+	if l.releasing {
+		return l.awaitRelease() // it unlocks
 	}
-	done := make(chan struct{})
-	l.releasing = done
+	l.releasing = true
 	c.mu.Unlock()
 	told, err := l.hold.release(ctx, l)
-	l.result = err
-	close(done)
+	c.mu.Lock()
+	l.released, l.result = true, err
+	if l.waiting != nil {
+		close(l.waiting)
+	}
+	c.mu.Unlock()
 	if told {
 		c.tellEnd(l, ErrReleased, 0, err)
 	}
 	return err
+}
+
+// awaitRelease answers a repeated Release; it is called with client.mu and
+// returns without.
+func (l *Lease) awaitRelease() error {
+	c := l.hold.c
+	if !l.released && l.waiting == nil {
+		l.waiting = make(chan struct{})
+	}
+	waiting := l.waiting
+	c.mu.Unlock()
+	if waiting != nil {
+		<-waiting
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return l.result
 }
 
 func (l *Lease) errorf(op string, kind, cause error) *Error {

@@ -59,13 +59,15 @@ type waiter struct {
 	err   error
 	ready chan struct{} // made when the goroutine sleeps; closed when done
 
+	line  *line
+	alarm alarm // when the wait is long
+
 	firstPlace place // storage of the first attempt
 	handedOver bool  // by another goroutine of this process
 	own        bool  // served by that one, on its own goroutine
 }
 
-// waiters are used again when they stood in no line with others: an acquire
-// that meets nobody then leaves less to collect.
+// waiters are used again: an acquire then leaves less to collect.
 var waiters = sync.Pool{New: func() any { return new(waiter) }}
 
 func newWaiter(ctx context.Context) *waiter {
@@ -74,11 +76,10 @@ func newWaiter(ctx context.Context) *waiter {
 	return w
 }
 
-// recycle puts the waiter back. Only one that was served by its own first
-// attempt on its own goroutine is known to nobody else: not to one that serves
-// the line or hands over, a signal, or the keeper.
+// recycle puts the waiter back, unless its first attempt may still be known to
+// others: to a goroutine that serves the line, a signal, or the keeper.
 func (w *waiter) recycle() {
-	if w.own {
+	if w.own || w.firstPlace.c == nil {
 		*w = waiter{}
 		waiters.Put(w)
 	}
@@ -134,7 +135,7 @@ func (ln *line) tidy() {
 
 func (ln *line) push(w *waiter) {
 	ln.c.arrived++
-	w.num, w.queued = ln.c.arrived, true
+	w.num, w.queued, w.line = ln.c.arrived, true, ln
 	if w.prev = ln.last; w.prev != nil {
 		w.prev.next = w
 	} else {
@@ -148,6 +149,7 @@ func (ln *line) remove(w *waiter) {
 		return
 	}
 	w.queued = false
+	ln.c.keeper.cancel(&w.alarm)
 	if w.prev != nil {
 		w.prev.next = w.next
 	} else {
@@ -175,7 +177,8 @@ func (ln *line) nudge() {
 // wants tells whether a grant for a would still serve the first waiter.
 func (ln *line) wants(a ask) bool { return ln.first != nil && ln.first.ask == a }
 
-// resolve gives a waiter its lease or error and wakes it.
+// resolve gives a waiter its lease or error and wakes it. Its goroutine may use
+// the waiter again at once, so nobody else may look at it after that.
 func (ln *line) resolve(w *waiter, l *Lease, err error) {
 	ln.remove(w)
 	w.done, w.lease, w.err = true, l, err
@@ -192,8 +195,12 @@ func (ln *line) stir() {
 		ln.nudge()
 		return
 	}
-	if ln.first == nil || ln.c.closed || ln.turnOpen() {
+	switch {
+	case ln.first == nil || ln.c.closed:
 		ln.tidy()
+		return
+	case ln.turnOpen():
+		ln.armTurn()
 		return
 	}
 	ln.startServing(nil)
@@ -211,27 +218,23 @@ func (ln *line) await(w *waiter, wait time.Duration) (*Lease, error) {
 	if w.start == 0 {
 		w.start = driver.Now()
 	}
+	w.alarm.waiter, w.alarm.at = w, w.start.Add(longWait)
+	c.keeper.set(&w.alarm)
 	c.mu.Unlock()
 
-	long := time.NewTimer(longWait)
-	defer long.Stop()
 	var end <-chan time.Time
 	if wait > 0 {
 		timer := time.NewTimer(w.start.Add(wait).Until())
 		defer timer.Stop()
 		end = timer.C
 	}
-	for {
-		select {
-		case <-w.ready:
-			return w.lease, w.err
-		case <-w.ctx.Done():
-			return ln.leave(w, w.ctx.Err())
-		case <-end:
-			return ln.lastAttempt(w, wait)
-		case <-long.C:
-			ln.tellLongWait(w)
-		}
+	select {
+	case <-w.ready:
+		return w.lease, w.err
+	case <-w.ctx.Done():
+		return ln.leave(w, w.ctx.Err())
+	case <-end:
+		return ln.lastAttempt(w, wait)
 	}
 }
 
@@ -280,30 +283,28 @@ func (c *Client) waitError(name string, why, reason, cause error, holder *Holder
 
 func (ln *line) holder() *Holder { return ln.c.newHolder(ln.queue.Holder) }
 
-func (ln *line) tellLongWait(w *waiter) {
+// longWaited is what is to be told of a long wait; under mu.
+func (w *waiter) longWaited() func() {
+	ln, ctx := w.line, w.ctx
 	c := ln.c
-	c.mu.Lock()
-	e := Event{
-		Kind: EventLongWait, Name: ln.name.Full, Mode: w.ask.mode, Took: driver.Now().Sub(w.start),
-		Ahead: ln.queue.Ahead,
-	}
+	e := Event{Kind: EventLongWait, Name: ln.name.Full, Mode: w.ask.mode, Took: driver.Now().Sub(w.start), Ahead: ln.queue.Ahead}
 	if ln.reason != nil && ln.cause != nil {
 		e.Err = c.errorf("acquire", ln.name.Full, ln.reason, ln.cause)
 	}
 	for other := w.prev; other != nil; other = other.prev {
 		e.Ahead++
 	}
-	c.mu.Unlock()
-	if e.Err == nil {
-		e.Holder = ln.newestHolder()
-	}
+	return func() { ln.tellLongWait(ctx, e) }
+}
+
+func (ln *line) tellLongWait(ctx context.Context, e Event) {
+	c := ln.c
 	args := []any{"store", c.props.Store, "name", e.Name, "waited", e.Took, "ahead", e.Ahead}
-	if e.Holder != nil {
-		args = append(args, "holder", e.Holder.String())
-	}
 	if e.Err != nil {
 		args = append(args, "error", e.Err)
+	} else if e.Holder = ln.newestHolder(); e.Holder != nil {
+		args = append(args, "holder", e.Holder.String())
 	}
 	c.log.Warn("holdfast: long wait", args...)
-	c.observe(w.ctx, e)
+	c.observe(ctx, e)
 }

@@ -1,0 +1,199 @@
+package holdfast_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/memlock"
+)
+
+// told makes a client of a spy whose events are written down.
+func told(tb testing.TB, server *memlock.Server) (*spy, *story, *holdfast.Client) {
+	tb.Helper()
+	s, tale := newSpy(tb, server), &story{}
+	return s, tale, open(tb, s, &holdfast.Options{Observe: tale.observe})
+}
+
+func TestHookOfAcquireAndRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, tale, c := told(t, memlock.NewServer())
+		l := take(t, c, "x", nil)
+		time.Sleep(3 * time.Second)
+		give(t, l)
+		give(t, l) // tells nothing more
+		events := tale.check(t, 0, "acquired released")
+		for _, e := range events {
+			if e.Store != "memory" || e.Name != "x" || e.Mode != holdfast.Exclusive || e.Token != l.Token() || e.Err != nil {
+				t.Errorf("%v: %+v", e.Kind, e)
+			}
+		}
+		if events[0].Took != 0 || events[1].Took != 3*time.Second {
+			t.Errorf("took %v and %v", events[0].Took, events[1].Took)
+		}
+	})
+}
+
+func TestHookOfRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := memlock.NewServer()
+		_, tale, c := told(t, server)
+		take(t, newSpy(t, server).client(t), "x", nil)
+		if _, err := c.TryAcquire(t.Context(), "x", nil); err == nil {
+			t.Fatal("granted twice")
+		}
+		if _, err := c.Acquire(t.Context(), "x", &holdfast.AcquireOptions{Wait: 2 * time.Second, Mode: holdfast.Shared}); err == nil {
+			t.Fatal("granted twice")
+		}
+		if _, err := c.Acquire(t.Context(), "", nil); err == nil {
+			t.Fatal("granted without a name")
+		}
+		events := tale.check(t, 0, "refused refused refused")
+		want(t, events[0].Err, holdfast.ErrHeld)
+		want(t, events[1].Err, holdfast.ErrTimeout, holdfast.ErrHeld)
+		want(t, events[2].Err, holdfast.ErrInvalid)
+		if events[0].Took != 0 || events[1].Took < 2*time.Second || events[1].Mode != holdfast.Shared || events[0].Name != "x" {
+			t.Errorf("%+v", events)
+		}
+	})
+}
+
+// After 10 s, once, a waiter is told who holds the name and how many are
+// before it, in the store and here.
+func TestHookOfLongWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := memlock.NewServer()
+		_, tale, c := told(t, server)
+		other := open(t, newSpy(t, server), &holdfast.Options{Label: "holder"})
+		held := take(t, other, "x", nil)
+		before := later(t.Context(), newSpy(t, server).client(t), "x", nil)
+		synctest.Wait()
+		first := later(t.Context(), c, "x", nil)
+		time.Sleep(time.Second)
+		second := later(t.Context(), c, "x", nil)
+		time.Sleep(8999 * time.Millisecond)
+		tale.check(t, 0, "")
+		time.Sleep(time.Minute)
+		for i, e := range tale.check(t, 0, "long_wait long_wait") {
+			if e.Holder == nil || e.Holder.Label != "holder" || e.Ahead != 1+i || e.Took != 10*time.Second || e.Err != nil || e.Name != "x" {
+				t.Errorf("%+v", e)
+			}
+		}
+		give(t, held)
+		for _, out := range []<-chan outcome{before, first, second} {
+			give(t, (<-out).lease)
+		}
+	})
+}
+
+// A long wait for a store that is down says so, and names no holder.
+func TestHookOfLongWaitForTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, tale, c := told(t, memlock.NewServer())
+		s.onAcquire = func(context.Context, []*driver.AcquireRequest) error { return down() }
+		ctx, cancel := context.WithCancel(t.Context())
+		out := later(ctx, c, "x", nil)
+		time.Sleep(11 * time.Second)
+		cancel()
+		want(t, (<-out).err, context.Canceled)
+		events := tale.check(t, 0, "long_wait refused")
+		want(t, events[0].Err, holdfast.ErrUnavailable)
+		want(t, events[1].Err, context.Canceled)
+		if events[0].Holder != nil {
+			t.Errorf("holder %v of a store that was never asked", events[0].Holder)
+		}
+	})
+}
+
+func TestHookOfHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := memlock.NewServer()
+		_, tale, c := told(t, server)
+		held := take(t, newSpy(t, server).client(t), "x", nil)
+		first := later(t.Context(), c, "x", nil)
+		synctest.Wait()
+		second := later(t.Context(), c, "x", nil)
+		time.Sleep(time.Second)
+		give(t, held)
+		a := (<-first).lease
+		time.Sleep(time.Millisecond)
+		give(t, a)
+		b := (<-second).lease
+		give(t, b)
+		synctest.Wait()
+		tale.check(t, a.Token(), "acquired released")
+		events := tale.check(t, b.Token(), "handed_over released")
+		if len(tale.of(0)) != 4 || events[0].Took != time.Second+time.Millisecond {
+			t.Errorf("%+v", tale.of(0))
+		}
+	})
+}
+
+// Left is what was left of the deadline before the answer.
+func TestHookOfRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, tale := newSpy(t, memlock.NewServer()), &story{}
+		s.onRenew = func(context.Context, []driver.RenewRequest) error {
+			if s.renews.Load() == 2 {
+				return down()
+			}
+			return nil
+		}
+		c := open(t, s, &holdfast.Options{Observe: tale.observe})
+		l := take(t, c, "x", &holdfast.AcquireOptions{TTL: 9 * time.Second})
+		deadline, _ := l.Deadline()
+		time.Sleep(3500 * time.Millisecond) // past the first renewal
+		events := tale.check(t, 0, "acquired renewed")
+		if e := events[1]; e.Left < time.Until(deadline) || e.Left > time.Until(deadline)+time.Second || e.Token != l.Token() || e.Err != nil {
+			t.Errorf("%+v with %v to the old deadline", e, time.Until(deadline))
+		}
+		time.Sleep(3 * time.Second)
+		events = tale.check(t, 0, "acquired renewed renew_failed renewed")
+		if kind := driver.KindOf(events[2].Err); kind != driver.Unavailable || events[2].Left <= 0 || events[3].Left >= events[2].Left {
+			t.Errorf("%v %+v", kind, events[2:])
+		}
+		give(t, l)
+		tale.check(t, 0, "acquired renewed renew_failed renewed released")
+	})
+}
+
+// An attempt of unknown outcome is told when it was undone, and once more before
+// if the store did not answer that at first.
+func TestHookOfAbandonedAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy(t, memlock.NewServer())
+		s.remote = true
+		tale, tale2 := &story{}, &story{}
+		c := open(t, s, &holdfast.Options{Observe: tale.observe})
+		c2 := open(t, &deaf{spy: s}, &holdfast.Options{Observe: tale2.observe})
+		s.onAcquire = func(context.Context, []*driver.AcquireRequest) error { return torn() }
+		_, err := c2.TryAcquire(t.Context(), "x", &holdfast.AcquireOptions{TTL: 3 * time.Second})
+		want(t, err, holdfast.ErrIndeterminate)
+		time.Sleep(10 * time.Second)
+		events := tale2.check(t, 0, "refused abandoned abandoned")
+		if events[1].Err == nil || events[2].Err != nil || events[2].Name != "x" {
+			t.Errorf("%+v", events)
+		}
+		_, err = c.TryAcquire(t.Context(), "y", &holdfast.AcquireOptions{TTL: 3 * time.Second})
+		want(t, err, holdfast.ErrIndeterminate)
+		time.Sleep(10 * time.Second)
+		tale.check(t, 0, "refused abandoned")
+	})
+}
+
+// deaf does not answer the first release.
+type deaf struct {
+	*spy
+	heard bool
+}
+
+func (d *deaf) ReleaseMany(ctx context.Context, reqs []*driver.ReleaseRequest) []driver.ReleaseAnswer {
+	if !d.heard {
+		d.heard = true
+		return []driver.ReleaseAnswer{{Err: torn()}}
+	}
+	return d.spy.ReleaseMany(ctx, reqs)
+}

@@ -73,7 +73,7 @@ func (c *Client) close() error {
 // closeHolds ends all holds: their releases become debts; under mu.
 func (c *Client) closeHolds() (byes []*farewell) {
 	for _, h := range c.holds {
-		byes = append(byes, c.bid(h.leases, c.errorf("hold", h.name.Full, ErrReleased, ErrClosed), 0))
+		byes = append(byes, c.bid(h.leases, c.errorf("hold", h.line.name.Full, ErrReleased, ErrClosed), 0))
 		req := driver.ReleaseRequest{Ref: h.ref()}
 		if kept := h.granted.Add(h.ask.minHold); h.ask.minHold > 0 && kept.Until() > 0 && h.revoked == nil {
 			if c.props.Bound == driver.ByConnection {

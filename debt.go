@@ -111,6 +111,11 @@ func (d *debt) pause() time.Duration {
 
 func (c *Client) sendRelease(ctx context.Context, req *driver.ReleaseRequest) (bool, error) {
 	if c.releases == nil {
+		if !c.props.Local {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, c.releaseTimeout())
+			defer cancel()
+		}
 		return c.store.Release(ctx, req)
 	}
 	answer, err := c.releases.do(ctx, req, false)

@@ -65,14 +65,15 @@ func (c *Client) tellAcquired(w *waiter, l *Lease) {
 	if c.opts.Observe == nil {
 		return
 	}
-	c.mu.Lock()
-	l.told = true
-	cause, kind := l.cause, EventAcquired
+	kind := EventAcquired
 	if w.handedOver {
 		kind = EventHandedOver
 	}
-	c.mu.Unlock()
 	c.observe(w.ctx, Event{Kind: kind, Name: l.Name(), Mode: w.ask.mode, Token: l.token, Took: driver.Now().Sub(w.start)})
+	c.mu.Lock()
+	l.told = true
+	cause := l.cause
+	c.mu.Unlock()
 	if cause != nil { // while it was on its way here
 		c.tellEnd(l, cause, 0, nil)
 	}

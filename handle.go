@@ -80,7 +80,7 @@ func (l *Lease) Handle() (string, error) {
 		}
 	}
 	text, err := json.Marshal(handle{
-		Name: h.name.Full, Prefix: h.name.Prefix, Mode: h.ask.mode.String(), N: h.ask.n, Limit: h.ask.limit,
+		Name: h.line.name.Full, Prefix: h.line.name.Prefix, Mode: h.ask.mode.String(), N: h.ask.n, Limit: h.ask.limit,
 		Owner: l.Owner(), Token: l.token, TTL: h.ask.ttl.Milliseconds(), NoRenew: h.ask.noRenew,
 	})
 	if err != nil {

@@ -66,7 +66,7 @@ func (ln *line) armTurn() {
 // turnOpen tells whether the first waiter will be handed the hold that is here
 // now, so that nobody need ask the store for him; under mu.
 func (ln *line) turnOpen() bool {
-	return ln.turn != nil && ln.first != nil && ln.turn.inherits(ln.first, driver.Now())
+	return ln.turn != nil && ln.first != nil && !ln.turn.ended && ln.turn.inherits(ln.first, driver.Now())
 }
 
 // inherits tells whether a release now would pass the hold to w; under mu.

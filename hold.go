@@ -16,7 +16,6 @@ import (
 type hold struct {
 	c     *Client
 	line  *line
-	name  driver.Name
 	owner driver.Owner
 	token uint64 // of the store
 	seq   uint8  // local sequence of the latest lease
@@ -50,13 +49,13 @@ type hold struct {
 }
 
 func (h *hold) ref() driver.Ref {
-	return driver.Ref{Name: h.name, Owner: h.owner, Mode: h.ask.mode, Token: h.token}
+	return driver.Ref{Name: h.line.name, Owner: h.owner, Mode: h.ask.mode, Token: h.token}
 }
 
 // newHold enters a grant, whose leases are to be added; under mu.
 func (c *Client) newHold(ln *line, at *place, g driver.Grant, now, deadline driver.Instant) *hold {
 	h := &hold{
-		c: c, line: ln, name: at.name, owner: at.owner, token: g.Token, ask: at.ask, label: at.label,
+		c: c, line: ln, owner: at.owner, token: g.Token, ask: at.ask, label: at.label,
 		granted: now, window: g.Window, unclaimed: at.late,
 	}
 	h.setDeadline(deadline)
@@ -173,7 +172,8 @@ func (h *hold) extend(sent driver.Instant, window time.Duration) {
 		h.window = window
 		h.setDeadline(trustUntil(sent, window))
 	}
-	h.renewAt = sent.Add(h.renewEvery(h.ask.ttl))
+	// An answer may rest on an older proof of life than this very request.
+	h.renewAt = max(sent.Add(h.renewEvery(min(h.ask.ttl, cmp.Or(window, h.ask.ttl)))), driver.Now().Add(h.retryPause()))
 }
 
 // renewEvery is the time between two renewals of a window. A hold without an end
@@ -188,13 +188,17 @@ func (h *hold) renewEvery(window time.Duration) time.Duration {
 
 // retry plans the next renewal after one that got no answer.
 func (h *hold) retry(now driver.Instant) {
-	h.renewAt = now.Add(min(time.Second, max(h.ask.ttl/30, 10*time.Millisecond)))
+	h.renewAt = now.Add(h.retryPause())
+}
+
+func (h *hold) retryPause() time.Duration {
+	return min(time.Second, max(h.ask.ttl/30, 10*time.Millisecond))
 }
 
 // askNow is a renewal, or with ttl 0 a check, that a user asks for himself.
 func (h *hold) askNow(ctx context.Context, l *Lease, op string, ttl time.Duration) error {
 	c := h.c
-	done, err := c.enter(op, h.name.Full)
+	done, err := c.enter(op, h.line.name.Full)
 	if err != nil {
 		return err
 	}
@@ -224,7 +228,7 @@ func (h *hold) askNow(ctx context.Context, l *Lease, op string, ttl time.Duratio
 	bye.end()
 	bye.tell()
 	if err == nil && res.Err != nil {
-		return c.failure(ctx, op, h.name.Full, res.Err)
+		return c.failure(ctx, op, h.line.name.Full, res.Err)
 	}
 	return err
 }
@@ -240,7 +244,7 @@ func (h *hold) beginAsking(ctx context.Context, l *Lease, op string, ttl time.Du
 		select {
 		case <-asking:
 		case <-ctx.Done():
-			return req, 0, c.errorf(op, h.name.Full, ctx.Err(), nil)
+			return req, 0, c.errorf(op, h.line.name.Full, ctx.Err(), nil)
 		}
 		c.mu.Lock()
 	}

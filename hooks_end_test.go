@@ -43,6 +43,15 @@ func TestHookOfBreak(t *testing.T) {
 		want(t, l.Release(t.Context()), holdfast.ErrBroken)
 		tale.check(t, 0, "acquired lost") // the release acknowledges, and tells nothing more
 		free(t, server)
+
+		l = take(t, c, "y", nil) // its holder never acknowledges
+		b.Token = l.Token()
+		if err := c.Break(t.Context(), "y", b); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		free(t, server)
+		tale.check(t, l.Token(), "acquired lost") // not again when it runs out
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -48,7 +49,7 @@ type Waiter struct {
 // String gives one line for people.
 func (h Holder) String() string {
 	var b strings.Builder
-	b.WriteString("held by " + cmp.Or(h.Label, "owner "+h.Owner))
+	b.WriteString("held by " + cmp.Or(oneLine(h.Label), "owner "+h.Owner))
 	if h.Token != 0 {
 		fmt.Fprintf(&b, ", token %d", h.Token)
 	}
@@ -59,9 +60,19 @@ func (h Holder) String() string {
 		fmt.Fprintf(&b, ", ttl left %v", h.Left.Round(time.Millisecond))
 	}
 	if h.Broken != "" {
-		fmt.Fprintf(&b, ", broken: %s", h.Broken)
+		b.WriteString(", broken: " + oneLine(h.Broken))
 	}
 	return b.String()
+}
+
+// oneLine keeps text of others from making lines in a log.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?'
+		}
+		return r
+	}, s)
 }
 
 // MarshalJSON gives the token as a decimal string (numbers of 2^53 and more

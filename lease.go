@@ -38,7 +38,7 @@ type Lease struct {
 }
 
 // Name is what is locked.
-func (l *Lease) Name() string { return l.hold.name.Full }
+func (l *Lease) Name() string { return l.hold.line.name.Full }
 
 // Mode is how the name is held.
 func (l *Lease) Mode() Mode { return l.hold.ask.mode }
@@ -218,7 +218,7 @@ func (leaseValues) Done() <-chan struct{}       { return nil }
 func (leaseValues) Err() error                  { return nil }
 
 func (v leaseValues) Value(key any) any {
-	if held, ok := key.(heldKey); ok && held.c == v.lease.hold.c && held.key == v.lease.hold.name.Key {
+	if held, ok := key.(heldKey); ok && held.c == v.lease.hold.c && held.key == v.lease.hold.line.name.Key {
 		return v.lease
 	}
 	return v.parent.Value(key)

@@ -23,7 +23,7 @@ func (c *Client) lose(h *hold, why, forced string) *farewell {
 	}
 	h.retire()
 	h.line.stir()
-	return c.bid(h.leases, c.errorf("hold", h.name.Full, kind, textError(why)), left)
+	return c.bid(h.leases, c.errorf("hold", h.line.name.Full, kind, textError(why)), left)
 }
 
 // revoke ends the leases with ErrBroken, while the hold stays in the store until
@@ -36,7 +36,7 @@ func (c *Client) revoke(h *hold, reason string) *farewell {
 		c.endLinger(h)
 		return nil
 	}
-	h.revoked = c.errorf("hold", h.name.Full, ErrBroken, textError(reason))
+	h.revoked = c.errorf("hold", h.line.name.Full, ErrBroken, textError(reason))
 	c.keeper.schedule(h)
 	return c.bid(h.leases, h.revoked, h.left())
 }

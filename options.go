@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -231,8 +232,8 @@ func validTTL(what string, d time.Duration) error {
 }
 
 func validLabel(label string) error {
-	if len(label) > MaxLabelBytes || !utf8.ValidString(label) {
-		return fmt.Errorf("label: must be UTF-8 of at most %d bytes", MaxLabelBytes)
+	if len(label) > MaxLabelBytes || !utf8.ValidString(label) || strings.ContainsFunc(label, unicode.IsControl) {
+		return fmt.Errorf("label: must be UTF-8 of at most %d bytes, without control characters", MaxLabelBytes)
 	}
 	return nil
 }

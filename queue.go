@@ -30,9 +30,13 @@ func (p *place) plan(q driver.Queue) {
 	if p.missed {
 		p.missed, due = false, 0
 	}
-	// On a grid, so that the beats of many places travel together.
-	p.alarm.at = driver.Now().Add(due)
-	p.alarm.at -= p.alarm.at % driver.Instant(beatRankStep)
+	now, step := driver.Now(), driver.Instant(beatRankStep)
+	p.alarm.at = now.Add(due)
+	if due > 0 { // on a grid, so that the beats of many places travel together
+		if p.alarm.at -= p.alarm.at % step; p.alarm.at <= now {
+			p.alarm.at += step
+		}
+	}
 	p.c.keeper.place(&p.alarm, p)
 }
 
@@ -52,6 +56,9 @@ func (p *place) beaten(sent driver.Instant, seen uint64, res driver.BeatResult) 
 	switch {
 	case res.Err != nil:
 		p.alarm.at = driver.Now().Add(beatEarly)
+		if p.missed {
+			p.missed, p.alarm.at = false, driver.Now()
+		}
 		p.ln.c.keeper.place(&p.alarm, p)
 		p.ln.reason, p.ln.cause = ErrUnavailable, res.Err
 	case res.Status == driver.Waiting:

@@ -74,14 +74,14 @@ func (c *Client) giveUp(ctx context.Context, h *hold, l *Lease) error {
 	ln.stir()
 	switch {
 	case err == nil && !released:
-		return c.errorf("release", h.name.Full, ErrLost, errors.New("the store no longer had it"))
+		return c.errorf("release", h.line.name.Full, ErrLost, errors.New("the store no longer had it"))
 	case err != nil:
 		kind := c.store.Classify(err)
 		if transient(kind) && !c.stopped {
 			d := &debt{req: *req, until: min(end, driver.Now().Add(h.ask.window))}
 			c.owe(d)
 		}
-		return c.errorf("release", h.name.Full, kindError(kind), err)
+		return c.errorf("release", h.line.name.Full, kindError(kind), err)
 	}
 	return nil
 }

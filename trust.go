@@ -39,15 +39,14 @@ var (
 // that keeps a grant as long as the connection lives gives no window; a lease
 // that is not to be renewed ends there by our own clock.
 func (c *Client) trust(p *place, g driver.Grant, now driver.Instant) (driver.Instant, error) {
-	window := g.Window
-	if window == 0 && p.ask.noRenew {
-		window = p.ask.ttl
+	deadline := trustUntil(p.sent, g.Window)
+	if g.Window == 0 && p.ask.noRenew {
+		deadline = trustUntil(now, p.ask.ttl)
 	}
 	tokens := uint64(1) << 55
 	if c.props.FinalTokens {
 		tokens = 1 << 63
 	}
-	deadline := trustUntil(p.sent, window)
 	switch {
 	case g.Window < 0 || g.Window == 0 && c.props.Bound == driver.ByLease || g.Window > 0 && p.sent == 0 || g.Token >= tokens:
 		return 0, errBadGrant

@@ -3,8 +3,6 @@ package holdfast
 import (
 	"context"
 	"time"
-
-	"github.com/holdfast-go/holdfast/driver"
 )
 
 // lastAttempt is made when a bounded wait runs out: the message of a grant may
@@ -69,9 +67,8 @@ func (ln *line) askAgain(ctx context.Context, w *waiter) {
 	p := c.newPlace(w, ln)
 	p.seen = w.num
 	c.mu.Unlock()
-	if res, err := c.attempt(ctx, p, false); err == nil && res.Status == driver.Granted {
-		ln.deliver(p, res.Grant)
-	}
+	res, err := c.attempt(ctx, p, false)
+	ln.settle(p, res, err)
 }
 
 // newestHolder is who holds the name, for people. A store that parks calls has

@@ -94,7 +94,7 @@ func TestRegressionNoRenewParked(t *testing.T) {
 		out = later(t.Context(), c, "y", &holdfast.AcquireOptions{NoRenew: true, TTL: 5 * time.Second})
 		time.Sleep(10 * time.Second)
 		give(t, held)
-		got = <-out
+		<-out
 		if len(p.blocks) != 2 {
 			t.Errorf("parked %d calls: the grant was given back", len(p.blocks))
 		}

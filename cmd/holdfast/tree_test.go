@@ -216,7 +216,7 @@ func TestStoppedWrapper(t *testing.T) {
 	})
 	t.Logf("dead %v after the stop; the lease had 2 s at most", time.Since(stopped))
 	p.signal(syscall.SIGCONT)
-	p.wait().want(t, 77, "could not be renewed in time")
+	p.wait().want(t, 77, "the lock was lost: not renewed in time")
 	s.noneLeft()
 }
 

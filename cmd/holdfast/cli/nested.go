@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
+	"path"
 	"strconv"
 	"strings"
 
@@ -20,8 +22,9 @@ type enclosing struct {
 // enclosing looks for one. A variable proves nothing: it may have come from a
 // run long over, through a terminal multiplexer or a service manager. So the
 // guard has to be our ancestor, the process that it started has to carry the
-// owner, and the store has to say that this owner holds the name. It returns
-// nil if there is none.
+// owner, and the store has to say that this owner holds the name: then it is the
+// same store, though its URL may be spelled otherwise. It returns nil if there is
+// none.
 func (a *app) enclosing(o *runOptions) (*enclosing, error) {
 	if a.getenv("HOLDFAST_OWNER") == "" {
 		return nil, nil //nolint:nilnil // documented: there is none
@@ -34,13 +37,34 @@ func (a *app) enclosing(o *runOptions) (*enclosing, error) {
 		parent := guard.Parent(pid)
 		if guard.Is(parent) {
 			env := environOf(pid)
-			if env["HOLDFAST_NAME"] == o.name && env["HOLDFAST_STORE"] == at.shown {
+			if env["HOLDFAST_NAME"] == o.name && sameStore(env["HOLDFAST_STORE"], at.shown) {
 				return a.proven(o, env)
 			}
 		}
 		pid = parent
 	}
 	return nil, nil //nolint:nilnil // documented: there is none
+}
+
+// sameStore tells whether two URLs may mean the same store. Those of a file store
+// do if they lead to the same directory.
+func sameStore(a, b string) bool {
+	u, err1 := url.Parse(a)
+	v, err2 := url.Parse(b)
+	if err1 != nil || err2 != nil || u.Scheme != v.Scheme {
+		return a == b
+	}
+	if u.Scheme == "file" {
+		p, err1 := os.Stat(u.Path)
+		q, err2 := os.Stat(v.Path)
+		same := err1 == nil && err2 == nil && os.SameFile(p, q) || path.Clean(u.Path) == path.Clean(v.Path)
+		return same && u.Query().Get("prefix") == v.Query().Get("prefix")
+	}
+	for _, w := range []*url.URL{u, v} {
+		w.Host, w.Path, w.RawPath = strings.ToLower(w.Host), path.Clean("/"+w.Path), ""
+		w.RawQuery = w.Query().Encode() // in the order of the keys
+	}
+	return u.String() == v.String()
 }
 
 // proven asks the store whether the owner of an enclosing run holds the name.

@@ -23,10 +23,13 @@ type supervisor struct {
 	held    *held
 	signals *signals
 	prog    program
+	words   *teller
 
 	reports chan guard.Report
 	maxRun  *time.Timer // nil if the command may run for ever
 	overdue *time.Timer // nil unless the guard should be done by then
+	dueAt   time.Time   // when overdue fires
+	stuck   bool        // the guard waits for what it cannot kill: it is never overdue
 
 	asked  bool // TERM or INT came: the next one kills
 	lost   bool
@@ -42,6 +45,8 @@ const patience = 2 * time.Second
 // supervise runs the command to its end and returns the exit status. When it
 // returns, the whole tree is dead and reaped.
 func (s *supervisor) supervise() int {
+	s.words = newTeller(s.a)
+	defer s.words.end(s.a)
 	s.tellDeadline()
 	order := guard.Order{Path: s.prog.path, Env: s.held.env, Grace: s.o.grace, Lost: s.o.onLost.signal, Locks: s.held.locks}
 	if err := s.conn.Run(order); err != nil {
@@ -91,12 +96,12 @@ func (s *supervisor) step() bool {
 		s.lose(context.Cause(s.held.lease.Context()))
 	case <-after(s.maxRun):
 		s.capped, s.maxRun = true, nil
-		s.a.say("max-run", "the command ran for "+human(s.o.maxRun)+": ending it", nil)
 		s.end(syscall.SIGTERM, s.o.grace)
+		s.words.say("max-run", "the command ran for "+human(s.o.maxRun)+": ending it")
 	case <-after(s.overdue):
-		s.a.report("guard", "the guard does not answer", nil)
 		s.overdue = nil
 		s.conn.Kill()
+		s.words.report("guard", "the guard does not answer", nil)
 	}
 	return true
 }
@@ -121,15 +126,15 @@ func (s *supervisor) hear(r *guard.Report) bool {
 			why = deadScript(s.prog.path)
 		}
 		s.failed = code
-		s.a.report("error", printable(s.o.argv[0])+": "+why, map[string]any{"exit": code})
+		s.words.report("error", printable(s.o.argv[0])+": "+why, map[string]any{"exit": code})
 		s.conn.Close()
 		return false
 	case guard.Exited:
 		s.status, s.maxRun = r.Status, nil
 	case guard.Expired:
-		s.markLost("the lock could not be renewed in time")
+		s.markLost("the lock was lost: not renewed in time") // the words of the library, which may be first
 	case guard.Left:
-		s.a.say("left", "ending what the command left behind: "+r.Names, nil)
+		s.words.say("left", "ending what the command left behind: "+r.Names)
 	case guard.Stuck:
 		s.tellStuck(r.Names)
 	case guard.Stopped:
@@ -143,11 +148,12 @@ func (s *supervisor) hear(r *guard.Report) bool {
 }
 
 func (s *supervisor) tellStuck(names string) {
-	s.overdue = nil
-	s.a.report("stuck", "cannot kill "+names+"; the lock is not released before it ends", map[string]any{"processes": names})
+	s.overdue, s.stuck = nil, true
+	s.words.report("stuck", "cannot kill "+names+"; the lock is not released before it ends", map[string]any{"processes": names})
 }
 
-// pass forwards a signal. A second TERM or INT kills.
+// pass forwards a signal. After TERM the tree has to be gone in time; a second
+// TERM or INT kills.
 func (s *supervisor) pass(sig syscall.Signal) {
 	if sig == syscall.SIGTERM || sig == syscall.SIGINT {
 		if s.asked {
@@ -157,12 +163,25 @@ func (s *supervisor) pass(sig syscall.Signal) {
 		s.asked = true
 	}
 	s.conn.Signal(sig)
+	if sig == syscall.SIGTERM {
+		s.expectEnd(s.o.grace)
+	}
 }
 
 // end has the tree killed after a grace, which a signal begins.
 func (s *supervisor) end(sig syscall.Signal, grace time.Duration) {
 	s.conn.End(sig, guard.Now()+int64(grace))
-	s.overdue = time.NewTimer(grace + patience)
+	s.expectEnd(grace)
+}
+
+// expectEnd has us do the guard's work if the tree is not gone soon after the
+// grace: the guard is stopped then, or hangs.
+func (s *supervisor) expectEnd(grace time.Duration) {
+	at := time.Now().Add(grace + patience)
+	if s.stuck || s.overdue != nil && s.dueAt.Before(at) {
+		return
+	}
+	s.overdue, s.dueAt = time.NewTimer(grace+patience), at
 }
 
 // lose: the lease is over while the command runs. By its deadline the guard
@@ -176,7 +195,6 @@ func (s *supervisor) lose(cause error) {
 	if reason != "" {
 		text += ": " + printable(reason)
 	}
-	s.markLost(text)
 	switch {
 	case s.o.onLost.kill && s.o.onLost.signal == 0:
 		s.end(0, 0)
@@ -185,6 +203,7 @@ func (s *supervisor) lose(cause error) {
 	case s.o.onLost.signal != 0:
 		s.conn.Signal(s.o.onLost.signal)
 	}
+	s.markLost(text)
 }
 
 // markLost tells a loss once.
@@ -201,7 +220,7 @@ func (s *supervisor) markLost(text string) {
 	default:
 		text += "; the command goes on, and another may run beside it"
 	}
-	s.a.report("lost", text, map[string]any{"name": s.o.name})
+	s.words.report("lost", text, map[string]any{"name": s.o.name})
 }
 
 // lossGrace is what the command gets of a lease that is over early.
@@ -247,7 +266,7 @@ func (p lossPolicy) due(left, ttl, grace time.Duration) (act, kill time.Duration
 
 // takeOver does the guard's work after it was killed.
 func (s *supervisor) takeOver() {
-	s.a.report("guard", "the guard process died: killing the command", nil)
+	s.words.report("guard", "the guard process died: killing the command", nil)
 	s.conn.Close()
 	s.status = s.conn.TakeOver(s.tellStuck)
 	if tty, ok := guard.OpenTerminal(); ok {

@@ -105,19 +105,26 @@ func (c *Conn) Deadline(act, kill int64) {
 }
 
 // Signal forwards a signal to the command's process group. After TERM the
-// grace runs.
+// grace runs. A guard that somebody has stopped is continued for that.
 func (c *Conn) Signal(sig syscall.Signal) {
 	c.send(message{kind: kindSignal, n: [2]int64{int64(sig)}})
+	c.wake()
 }
 
 // End sends a signal, unless it is 0, to the whole tree, and kills it at an
-// instant of [Now], or earlier if that was said before.
+// instant of [Now], or earlier if that was said before. It continues the guard,
+// as Signal does.
 func (c *Conn) End(sig syscall.Signal, kill int64) {
 	c.send(message{kind: kindEnd, n: [2]int64{int64(sig), kill}})
+	c.wake()
 }
 
-// send need not tell of an error: Next tells that the guard is gone.
-func (c *Conn) send(m message) { _ = send(c.fd, m) }
+// send need not tell of an error: Next tells that the guard is gone; and where
+// so much is unread that no more fits, the guard hangs, which the caller finds
+// out by its clock. To wait here could make the caller hang as well.
+func (c *Conn) send(m message) { _ = sendNow(c.fd, m) }
+
+func (c *Conn) wake() { _ = syscall.Kill(c.pid, syscall.SIGCONT) }
 
 // Next waits for the next report. ok is false when the guard is gone.
 func (c *Conn) Next() (r Report, ok bool) {
@@ -162,40 +169,30 @@ func (c *Conn) Close() {
 // ended. Children that the caller had before the guard are left alone.
 func (c *Conn) TakeOver(stuck func(names string)) syscall.WaitStatus {
 	status := syscall.WaitStatus(syscall.SIGKILL)
-	began, told := Now(), ""
-	for pause := rescanMin; ; pause = min(2*pause, rescanMax) {
-		var mine []process
-		for _, p := range descendants(os.Getpid()) {
-			if p.start >= c.start {
-				mine = append(mine, p)
-			}
-		}
-		if len(mine) == 0 {
+	for h := newHunt(os.Getpid(), c.start, syscall.Getpgrp()); ; {
+		found := h.sweep(stuck)
+		if len(found) == 0 {
 			return status
 		}
-		left := signalAll(alive(mine), syscall.SIGKILL)
-		if Now()-began > stuckAfter {
-			left = alive(mine)
+		if c.reap(found, &status) { // what the dead have left is ours now
+			h.pause = rescanMin
 		}
-		if text := names(left); text != "" && text != told {
-			told = text
-			stuck(text)
-		}
-		c.reap(mine, &status)
-		<-time.After(time.Duration(pause))
+		<-time.After(time.Duration(h.pause))
 	}
 }
 
-// reap reaps what is dead of the caller's children.
-func (c *Conn) reap(ps []process, command *syscall.WaitStatus) {
+// reap reaps what is dead of the caller's children, and tells whether any was.
+func (c *Conn) reap(ps []process, command *syscall.WaitStatus) (some bool) {
 	for _, p := range ps {
 		var status syscall.WaitStatus
 		if p.parent != os.Getpid() {
 			continue
 		}
 		pid, err := syscall.Wait4(p.pid, &status, syscall.WNOHANG|waitAnyKind, nil)
+		some = some || err == nil && pid == p.pid
 		if err == nil && pid == c.child && pid == p.pid {
 			*command = status
 		}
 	}
+	return some
 }

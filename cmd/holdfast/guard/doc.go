@@ -15,7 +15,9 @@
 //   - what it may not kill it names, and waits for.
 //
 // If the guard itself is killed, its tree falls to the wrapper, which is a
-// subreaper as well: see [Conn.TakeOver].
+// subreaper as well: see [Conn.TakeOver]. If both are killed, the kernel still
+// kills the command itself (PR_SET_PDEATHSIG; it forgets that when the command
+// executes a set-user-ID program), but not what the command has started.
 //
 // The process is the wrapper's own binary, started anew from /proc/self/exe
 // and recognised in this package's init, which never returns there. So the

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -10,14 +11,6 @@ import (
 // Arg0 is the guard's argv[0]; argv[1] is the number of its socket, and what
 // follows is the command's argv.
 const Arg0 = "holdfast-guard"
-
-// The pauses between looking for what is left to kill, and the time after
-// which what is still there counts as stuck.
-const (
-	rescanMin  = int64(1e6)
-	rescanMax  = int64(100e6)
-	stuckAfter = int64(1e9)
-)
 
 func init() {
 	if len(os.Args) > 2 && os.Args[0] == Arg0 {
@@ -42,11 +35,10 @@ type guard struct {
 	endAt         int64 // when to kill by an order, or what was left; 0 is never
 	expired       bool  // the deadline was acted on; no renewal undoes that
 
-	killing  int64 // since when; 0 if not yet
+	hunt     *hunt // nil until the tree is to be killed
 	rescanAt int64
-	pause    int64
-	stuck    string // what was last reported
-	deaf     bool   // the wrapper is dead
+	deaf     bool        // the wrapper is dead
+	shouts   chan string // for stderr, once it is
 }
 
 // serve is the life of the guard. It does not return.
@@ -59,7 +51,10 @@ func serve(socket string, argv []string) {
 	syscall.CloseOnExec(conn)
 	setName(Arg0)
 	ignoreSignals()
-	g := &guard{conn: conn, argv: argv, tty: -1, home: syscall.Getpgrp()}
+	// The command dies with the thread that starts it, which therefore has to
+	// live as long as we do. This one is the first thread, and does.
+	runtime.LockOSThread()
+	g := &guard{conn: conn, argv: argv, tty: -1, home: syscall.Getpgrp(), shouts: make(chan string, 4)}
 	if err := Subreaper(); err != nil {
 		say("prctl: " + err.Error())
 		syscall.Exit(70)
@@ -83,6 +78,15 @@ func (g *guard) leaveGroup() {
 
 func say(text string) {
 	_, _ = syscall.Write(2, []byte("holdfast: "+text+"\n"))
+}
+
+// shout tells people what there is no wrapper to tell of. It does not wait for a
+// reader who has hung.
+func (g *guard) shout(text string) {
+	select {
+	case g.shouts <- text:
+	default:
+	}
 }
 
 // order is one message of the wrapper.
@@ -112,6 +116,11 @@ func (g *guard) loop() {
 	orders, ticks := make(chan order), make(chan struct{})
 	go listen(g.conn, orders)
 	go func() {
+		for text := range g.shouts {
+			say(text)
+		}
+	}()
+	go func() {
 		for alarm.wait() {
 			ticks <- struct{}{}
 		}
@@ -139,6 +148,9 @@ func (g *guard) loop() {
 		case <-ticks:
 			g.tick()
 		}
+	}
+	if g.deaf { // our end closes the locks: whoever gets them then finds us gone
+		return
 	}
 	g.closeLocks()
 	if g.child != 0 {
@@ -177,11 +189,18 @@ func (g *guard) tick() {
 	}
 }
 
-// tell reports to the wrapper, as long as there is one.
+// tell reports to the wrapper, as long as there is one. One that is stopped and
+// so does not listen must not hold us up while there is something to kill; what
+// it misses then are names of processes only, as of the rest there is little.
 func (g *guard) tell(m message) {
-	if !g.deaf {
-		_ = send(g.conn, m)
+	if g.deaf {
+		return
 	}
+	if m.kind == kindStuck {
+		_ = sendNow(g.conn, m)
+		return
+	}
+	_ = send(g.conn, m)
 }
 
 // obey carries out an order; true means that the command was started.
@@ -192,7 +211,7 @@ func (g *guard) obey(o order) bool {
 		g.grace, g.lost = o.n[0], syscall.Signal(o.n[1])
 		return g.start(strings.Split(o.text, "\x00"))
 	case kindDeadline:
-		if !g.expired && g.killing == 0 {
+		if !g.expired && g.hunt == nil {
 			g.actAt, g.killAt = o.n[0], o.n[1]
 		}
 	case kindSignal:

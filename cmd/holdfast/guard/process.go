@@ -2,8 +2,8 @@ package guard
 
 import (
 	"bytes"
-	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,6 +14,7 @@ import (
 // with the start time it is the same one.
 type process struct {
 	pid, parent int
+	group       int
 	name        string
 	state       byte
 	start       uint64 // ticks since boot
@@ -21,15 +22,22 @@ type process struct {
 
 func (p process) String() string { return p.name + " (pid " + strconv.Itoa(p.pid) + ")" }
 
+// maxNames is how many processes are named: a message must not grow with a tree.
+const maxNames = 20
+
 func names(ps []process) string {
-	words := make([]string, len(ps))
-	for i, p := range ps {
-		words[i] = p.String()
+	words := make([]string, 0, maxNames)
+	for _, p := range ps[:min(len(ps), maxNames)] {
+		words = append(words, p.String())
 	}
-	return strings.Join(words, ", ")
+	text := strings.Join(words, ", ")
+	if more := len(ps) - maxNames; more > 0 {
+		text += " and " + strconv.Itoa(more) + " more"
+	}
+	return text
 }
 
-// readProcess reads /proc/PID/stat: "pid (name) state ppid …"; the name may
+// readProcess reads /proc/PID/stat: "pid (name) state ppid pgrp …"; the name may
 // hold anything, also a parenthesis.
 func readProcess(pid int) (process, bool) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -41,12 +49,10 @@ func readProcess(pid int) (process, bool) {
 	if len(fields) < 20 {
 		return process{}, false
 	}
-	parent, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return process{}, false
-	}
-	start, err := strconv.ParseUint(fields[19], 10, 64)
-	return process{pid, parent, printable(b[open+1 : end]), fields[0][0], start}, err == nil
+	parent, err1 := strconv.Atoi(fields[1])
+	group, err2 := strconv.Atoi(fields[2])
+	start, err3 := strconv.ParseUint(fields[19], 10, 64)
+	return process{pid, parent, group, printable(b[open+1 : end]), fields[0][0], start}, err1 == nil && err2 == nil && err3 == nil
 }
 
 // printable keeps a process from writing to somebody's terminal by its name.
@@ -59,19 +65,33 @@ func printable(name []byte) string {
 	}, string(name))
 }
 
-// descendants lists the living processes below root, in no order. One that is
-// born while it looks may be missing.
-func descendants(root int) []process {
+// A snapshot is what /proc showed, by pid. As it is not taken in one moment, one
+// that is born or orphaned meanwhile may be missing, or its parent may.
+type snapshot map[int]process
+
+func look() snapshot {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
-	children := make(map[int][]process)
+	all := make(snapshot, len(entries))
 	for _, e := range entries {
 		if pid, err := strconv.Atoi(e.Name()); err == nil {
 			if p, ok := readProcess(pid); ok {
-				children[p.parent] = append(children[p.parent], p)
+				all[pid] = p
 			}
+		}
+	}
+	return all
+}
+
+// below lists the processes below root by pid, but for children of root that
+// started before since, and what is below those.
+func (s snapshot) below(root int, since uint64) []process {
+	children := make(map[int][]process)
+	for _, p := range s {
+		if p.parent != root || p.start >= since {
+			children[p.parent] = append(children[p.parent], p)
 		}
 	}
 	var found []process
@@ -81,8 +101,31 @@ func descendants(root int) []process {
 			found = append(found, p)
 		}
 	}
+	slices.SortFunc(found, func(a, b process) int { return a.pid - b.pid })
 	return found
 }
+
+// outside tells whether a process is known not to be one of below: its parents
+// are all there, up to the first.
+func (s snapshot) outside(p process, root int, since uint64) bool {
+	for range s { // not for ever: a pid that went to another meanwhile could make a circle
+		if p.parent == root {
+			return p.start < since
+		}
+		if p.parent == 0 {
+			return true
+		}
+		parent, ok := s[p.parent]
+		if !ok {
+			return false
+		}
+		p = parent
+	}
+	return false
+}
+
+// descendants lists the processes below root.
+func descendants(root int) []process { return look().below(root, 0) }
 
 // alive leaves out those that only wait to be reaped.
 func alive(ps []process) []process {
@@ -112,19 +155,6 @@ func (p process) signal(sig syscall.Signal) error {
 		return syscall.ESRCH
 	}
 	return errno(syscall.RawSyscall6(sysPidfdSendSignal, fd, uintptr(sig), uintptr(unsafe.Pointer(nil)), 0, 0, 0))
-}
-
-// signalAll signals every process and returns those that it may not signal.
-func signalAll(ps []process, sigs ...syscall.Signal) (refused []process) {
-	for _, p := range ps {
-		for _, sig := range sigs {
-			if errors.Is(p.signal(sig), syscall.EPERM) {
-				refused = append(refused, p)
-				break
-			}
-		}
-	}
-	return refused
 }
 
 // Parent is the parent of a process; 0 if there is none.

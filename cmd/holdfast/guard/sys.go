@@ -14,6 +14,7 @@ const (
 
 	clockBoottime     = 7
 	timerAbstime      = 1
+	pollOut           = 4
 	prSetName         = 15
 	prSetSubreaper    = 36
 	sigBlock          = 0
@@ -47,6 +48,18 @@ func errno(_, _ uintptr, e syscall.Errno) error {
 		return e
 	}
 	return nil
+}
+
+// Writable tells whether a write to fd would not wait: there is room, or it
+// fails at once.
+func Writable(fd uintptr) bool {
+	p := struct {
+		fd            int32
+		events, found int16
+	}{int32(fd), pollOut, 0} //nolint:gosec // a descriptor
+	var now syscall.Timespec
+	n, _, _ := syscall.RawSyscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	return n == 1
 }
 
 // A timer is a timerfd on CLOCK_BOOTTIME.

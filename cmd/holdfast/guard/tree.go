@@ -13,7 +13,8 @@ func (g *guard) start(fields []string) bool {
 	attr := &syscall.ProcAttr{
 		Env:   environment(os.Environ(), fields[1:]),
 		Files: []uintptr{0, 1, 2},
-		Sys:   &syscall.SysProcAttr{Setpgid: true},
+		// If we and the wrapper are killed together, at least the command itself dies.
+		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	// In a pipeline the others of the wrapper's group need the terminal too:
 	// then the command gets it when it asks (see suspended).
@@ -100,10 +101,14 @@ func (g *guard) mourn(d deaths) {
 			g.running = false
 			g.restoreTerminal()
 			g.tell(message{kind: kindExited, n: [2]int64{int64(one.status)}})
-			if !d.last && g.killing == 0 {
+			if !d.last && g.hunt == nil {
 				g.endRest()
 			}
 		}
+	}
+	if g.hunt != nil { // what the dead have left is ours now, and easier to find than later
+		g.hunt.pause = rescanMin
+		g.rescanAt = earlier(g.rescanAt, Now()+rescanMin)
 	}
 }
 
@@ -175,10 +180,10 @@ func (g *guard) expire() {
 
 // kill begins to kill the tree, which goes on until all are gone.
 func (g *guard) kill() {
-	if g.killing != 0 {
+	if g.hunt != nil {
 		return
 	}
-	g.killing, g.pause = Now(), rescanMin
+	g.hunt = newHunt(os.Getpid(), 0, g.home)
 	g.actAt, g.killAt, g.endAt = 0, 0, 0
 	if g.running {
 		_ = syscall.Kill(-g.child, syscall.SIGKILL)
@@ -188,20 +193,13 @@ func (g *guard) kill() {
 
 // sweep kills what is there now, and names what cannot be killed.
 func (g *guard) sweep() {
-	left := alive(descendants(os.Getpid()))
-	stuck := signalAll(left, syscall.SIGKILL)
-	now := Now()
-	if now-g.killing > stuckAfter {
-		stuck = left
-	}
-	if text := names(stuck); text != "" && text != g.stuck {
-		g.stuck = text
-		g.tell(message{kind: kindStuck, text: text})
+	g.hunt.sweep(func(names string) {
+		g.tell(message{kind: kindStuck, text: names})
 		if g.deaf {
-			say("cannot kill " + text + "; the lock stays taken until it ends, where the store allows that")
+			g.shout("cannot kill " + names + "; the lock stays taken until it ends, where the store allows that")
 		}
-	}
-	g.rescanAt, g.pause = now+g.pause, min(2*g.pause, rescanMax)
+	})
+	g.rescanAt = Now() + g.hunt.pause
 }
 
 // ownsTerminal tells whether the wrapper's group is in the foreground.

@@ -72,7 +72,12 @@ func socketPair() ([2]int, error) {
 }
 
 // send sends a message, with copies of files.
-func send(fd int, m message, files ...int) error {
+func send(fd int, m message, files ...int) error { return sendFlags(fd, m, 0, files) }
+
+// sendNow sends a message, unless the other side has left too many unread.
+func sendNow(fd int, m message) error { return sendFlags(fd, m, syscall.MSG_DONTWAIT, nil) }
+
+func sendFlags(fd int, m message, flags int, files []int) error {
 	b, err := m.encode()
 	if err != nil {
 		return err
@@ -82,7 +87,7 @@ func send(fd int, m message, files ...int) error {
 		rights = syscall.UnixRights(files...)
 	}
 	for {
-		err := syscall.Sendmsg(fd, b, rights, nil, syscall.MSG_NOSIGNAL)
+		err := syscall.Sendmsg(fd, b, rights, nil, syscall.MSG_NOSIGNAL|flags)
 		if err != syscall.EINTR {
 			return err
 		}

@@ -78,7 +78,8 @@ func TestShow(t *testing.T) {
 func TestHostileNamesAreEscaped(t *testing.T) {
 	s := newShop(t)
 	name := "a\x1b[31m\n\u202eb\\"
-	s.hold(name, "--label", "x\x1b]0;\a")
+	s.run("run", "--label", "x\x1b]0;\a", name, "--", "true").want(t, 64) // a label is for people, and refused
+	s.hold(name, "--label", "x\u202ey")
 	for _, args := range [][]string{{"ls"}, {"show", name}, {"run", "--wait", "0", name, "--", "true"}} {
 		r := s.run(args...)
 		if all := r.out + r.err; strings.ContainsAny(all, "\x1b\u202e\a") || !strings.Contains(all, `a\x1b[31m\n\u202eb\\`) {

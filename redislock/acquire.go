@@ -1,0 +1,167 @@
+package redislock
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+func (s *store) Acquire(ctx context.Context, req *driver.AcquireRequest) (driver.AcquireResult, error) {
+	a := s.AcquireMany(ctx, []*driver.AcquireRequest{req})[0]
+	return a.AcquireResult, a.Err
+}
+
+func (s *store) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) []driver.AcquireAnswer {
+	answers, listening := make([]driver.AcquireAnswer, len(reqs)), s.ears.listening()
+	keys, args := make([]string, 0, 3*len(reqs)), append(make([]string, 0, 1+4*len(reqs)), s.id)
+	for _, req := range reqs {
+		owner, tag := ownerText(&req.Owner), tagOf(req.Name.Key)
+		keys = append(keys, recordKey(tag, req.Name.Key), bucketKey(tag), tombKey(tag, owner))
+		args = append(args, owner, millis(req.TTL), how(req), oneLine(req.Label)+named(&req.Name))
+	}
+	texts, err := s.answers(ctx, acquireScript, len(reqs), keys, args)
+	for i, req := range reqs {
+		if err != nil {
+			answers[i].Err = err
+			continue
+		}
+		text, textErr := texts[i].ToString()
+		if textErr != nil {
+			answers[i].Err = textErr
+			continue
+		}
+		answers[i].AcquireResult, answers[i].Err = readAcquire(text, req)
+	}
+	if !listening {
+		s.listenThenLook(ctx, reqs, answers)
+	}
+	return answers
+}
+
+// listenThenLook is for the first wait of a client, which needs its
+// subscription only now: what was granted before it stood, it asks for.
+func (s *store) listenThenLook(ctx context.Context, reqs []*driver.AcquireRequest, answers []driver.AcquireAnswer) {
+	var places []driver.Ref
+	var of []int
+	for i := range answers {
+		if answers[i].Err == nil && answers[i].Status == driver.Waiting {
+			places = append(places, driver.Ref{Name: reqs[i].Name, Owner: reqs[i].Owner, Mode: reqs[i].Mode})
+			of = append(of, i)
+		}
+	}
+	if len(places) == 0 {
+		return
+	}
+	s.ears.open(ctx)
+	for k, res := range s.Beat(ctx, places) {
+		if res.Err == nil { // else the next beat finds out
+			answers[of[k]].AcquireResult = driver.AcquireResult{Status: res.Status, Grant: res.Grant, Queue: res.Queue}
+		}
+	}
+}
+
+// how is what only an attempt on a name in use needs, in one argument.
+func how(req *driver.AcquireRequest) string {
+	flags := ""
+	if req.Queue {
+		flags += "q"
+	}
+	if req.Unfair {
+		flags += "u"
+	}
+	if flags == "" {
+		flags = "-"
+	}
+	return modeLetter(req.Mode) + " " + strconv.Itoa(req.N) + " " + strconv.Itoa(req.Limit) + " " + flags + " " + millis(req.Claim)
+}
+
+func modeLetter(m driver.Mode) string {
+	switch m {
+	case driver.Shared:
+		return "s"
+	case driver.Permits:
+		return "p"
+	case driver.Exclusive:
+	}
+	return "x"
+}
+
+func readAcquire(text string, req *driver.AcquireRequest) (res driver.AcquireResult, err error) {
+	kind, rest := cutKind(text)
+	switch kind {
+	case 'G':
+		res.Status = driver.Granted
+		res.Grant, err = readGrant(rest, req.TTL)
+	case 'H', 'W':
+		res.Status = driver.Held
+		if kind == 'W' {
+			res.Status = driver.Waiting
+		}
+		res.Queue, err = readQueue(rest)
+	case 'X':
+		res.Status = driver.Gone
+	case 'C':
+		err = otherKind(rest, req.Limit)
+	default:
+		err = strange(text)
+	}
+	return res, err
+}
+
+// cutKind splits an answer into its first letter and the rest.
+func cutKind(text string) (kind byte, rest string) {
+	if text == "" {
+		return 0, ""
+	}
+	return text[0], text[1:]
+}
+
+// strange is the error of an answer that is none: a refusal of this request in a
+// batch, or nothing that we know.
+func strange(text string) error {
+	if reason, ok := strings.CutPrefix(text, "!"); ok {
+		return serverError(reason)
+	}
+	return serverError("ERR a script of ours answered " + strconv.Quote(text))
+}
+
+// readGrant reads "token" of a new grant or "token ms" of one that there was.
+func readGrant(text string, window time.Duration) (driver.Grant, error) {
+	token, ms, old := strings.Cut(text, " ")
+	n, err := strconv.ParseUint(token, 10, 64)
+	if err != nil {
+		return driver.Grant{}, strange(text)
+	}
+	if old {
+		left, err := strconv.ParseInt(ms, 10, 64)
+		if err != nil {
+			return driver.Grant{}, strange(text)
+		}
+		window = time.Duration(left) * time.Millisecond
+	}
+	return driver.Grant{Token: n, Window: window}, nil
+}
+
+// readQueue reads "ahead ms clock kind [holder]".
+func readQueue(text string) (driver.Queue, error) {
+	f := strings.SplitN(text, " ", 5)
+	if len(f) < 5 {
+		return driver.Queue{}, strange(text)
+	}
+	ahead, err1 := strconv.Atoi(f[0])
+	left, err2 := strconv.ParseInt(f[1], 10, 64)
+	now, err3 := strconv.ParseInt(f[2], 10, 64)
+	if err1 != nil || err2 != nil || err3 != nil {
+		return driver.Queue{}, strange(text)
+	}
+	q := driver.Queue{Ahead: ahead, Remaining: time.Duration(left) * time.Millisecond}
+	if owner, holder, ok := strings.Cut(f[4], " "); ok {
+		if h, ok := readHolder(owner, holder, modeOf(f[3]), now); ok {
+			q.Holder = &h
+		}
+	}
+	return q, nil
+}

@@ -1,0 +1,100 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// serverError is a refusal of one request of a batch.
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+
+// notSent is an error of a ctx that had ended before anything was sent.
+func notSent(err error) error { return &driver.Failure{Kind: driver.Canceled, Err: err} }
+
+// refusals are the server's words for "I did not do it", by what they mean. Our
+// scripts make no write that can be refused after one that was not, so the words
+// mean the same from within a script. In those of 6.2 they stand in the middle
+// of a sentence.
+var refusals = []struct {
+	words string
+	kind  driver.Kind
+}{
+	{"WRONGTYPE ", driver.Conflict},
+	{"NOPERM ", driver.Denied},
+	{"NOAUTH ", driver.Denied},
+	{"WRONGPASS ", driver.Denied},
+	{"user executing the script can't", driver.Denied},
+	{"unknown command", driver.Unsupported},
+	{"Unknown Redis command called from script", driver.Unsupported},
+	{"LOADING ", driver.Unavailable},
+	{"READONLY ", driver.Unavailable},
+	{"MASTERDOWN ", driver.Unavailable},
+	{"NOREPLICAS ", driver.Unavailable},
+	{"MISCONF ", driver.Unavailable},
+	{"OOM ", driver.Unavailable},
+	{"BUSY ", driver.Unavailable},
+	{"NOSCRIPT ", driver.Unavailable},
+	{"CLUSTERDOWN ", driver.Unavailable},
+	{"TRYAGAIN ", driver.Unavailable},
+	{"max number of clients reached", driver.Unavailable},
+}
+
+func (s *store) Classify(err error) driver.Kind { return classify(err) }
+
+func classify(err error) driver.Kind {
+	if f, ok := errors.AsType[*driver.Failure](err); ok {
+		return f.Kind
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return driver.Indeterminate
+	}
+	if text, ok := refusal(err); ok {
+		for _, r := range refusals {
+			if i := strings.Index(text, r.words); i == 0 || i > 0 && strings.ContainsRune(" -", rune(text[i-1])) {
+				return r.kind
+			}
+		}
+		return driver.Indeterminate
+	}
+	// A connection that could not be made has carried nothing. One that was cut may
+	// have.
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return driver.Unavailable
+	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return driver.Unavailable
+	}
+	return driver.Indeterminate
+}
+
+// refusal is what the server itself answered.
+func refusal(err error) (string, bool) {
+	if e, ok := errors.AsType[*rueidis.RedisError](err); ok && e != rueidis.Nil {
+		return e.Error(), true
+	}
+	if e, ok := errors.AsType[serverError](err); ok {
+		return string(e), true
+	}
+	return "", false
+}
+
+// otherKind refuses a second kind of thing under a name in use.
+func otherKind(limit string, asked int) error {
+	kind := func(limit string) string {
+		if limit == "0" {
+			return "a lock"
+		}
+		return "a semaphore of " + limit
+	}
+	return &driver.Failure{Kind: driver.Conflict, Err: fmt.Errorf("the name is %s, not %s", kind(limit), kind(strconv.Itoa(asked)))}
+}

@@ -1,0 +1,200 @@
+package redislock
+
+import (
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// record is what the server has written of a name; docs/wire.md has the form.
+type record struct {
+	driver.Record
+	prefix  string
+	foreign bool // not written by us
+}
+
+// errStop ends a listing that its reader has left.
+var errStop = errors.New("stop")
+
+func isStop(err error) bool { return errors.Is(err, errStop) }
+
+func modeOf(kind string) driver.Mode {
+	switch kind {
+	case "s":
+		return driver.Shared
+	case "p":
+		return driver.Permits
+	}
+	return driver.Exclusive
+}
+
+// readRecord reads {clock, record, PTTL, queue fields, holder fields}.
+func readRecord(key string, fields []rueidis.RedisMessage) record {
+	r := record{foreign: true}
+	if len(fields) < 3 {
+		return r
+	}
+	clock, _ := fields[0].ToString()
+	now, err := strconv.ParseInt(clock, 10, 64)
+	text, textErr := fields[1].ToString()
+	pttl, pttlErr := fields[2].AsInt64()
+	if err != nil || textErr != nil || pttlErr != nil {
+		return r
+	}
+	var name string
+	switch {
+	case strings.HasPrefix(text, "hf1 x "):
+		name = r.readSimple(text[len("hf1 x "):], now, pttl)
+	case strings.HasPrefix(text, "hf1 q ") && len(fields) == 5:
+		name = r.readFull(text[len("hf1 q "):], now, fields[3], fields[4])
+	}
+	if r.foreign {
+		return r
+	}
+	if name == "" { // the key tells
+		_, name, _ = strings.Cut(key, "}:")
+	}
+	r.prefix, r.Name, _ = strings.Cut(name, ":")
+	return r
+}
+
+// readSimple reads "owner token client label[\nname]": an exclusive holder for
+// whom nobody waits, whose lease is the record's own expiry.
+func (r *record) readSimple(text string, now, pttl int64) (name string) {
+	line, name, _ := strings.Cut(text, "\n")
+	f := strings.SplitN(line, " ", 4)
+	if len(f) < 4 {
+		return ""
+	}
+	ends := strconv.FormatInt(now+pttl*1000, 10)
+	h, ok := readHolder(f[0], strings.Join([]string{f[1], f[2], ends, "0", f[3]}, " ")+"\n", driver.Exclusive, now)
+	if !ok {
+		return ""
+	}
+	r.foreign, r.Mode, r.Holders = false, driver.Exclusive, []driver.Holder{h}
+	return name
+}
+
+// readFull reads the other form.
+func (r *record) readFull(text string, now int64, queue, holders rueidis.RedisMessage) (name string) {
+	lines := strings.SplitN(text, "\n", 4)
+	if len(lines) < 4 {
+		return ""
+	}
+	head := strings.Fields(lines[0])
+	if len(head) != 9 {
+		return ""
+	}
+	limit, err := strconv.Atoi(head[1])
+	if err != nil {
+		return ""
+	}
+	r.foreign, r.Limit = false, limit
+	if r.Mode = modeOf(head[0]); limit > 0 {
+		r.Mode = driver.Permits
+	}
+	switch head[0] {
+	case "x":
+		if f := strings.SplitN(lines[1], " ", 5); len(f) == 5 {
+			h, ok := readHolder(f[0], strings.Join(append(f[1:4:4], "0", f[4]), " ")+"\n"+lines[2], driver.Exclusive, now)
+			if ok && h.Left > 0 {
+				r.Holders = append(r.Holders, h)
+			}
+		}
+	case "s", "p":
+		r.readHolders(holders, modeOf(head[0]), now)
+	}
+	r.readWaiters(queue, now)
+	return lines[3]
+}
+
+func (r *record) readHolders(holders rueidis.RedisMessage, mode driver.Mode, now int64) {
+	all, _ := holders.AsStrMap()
+	for owner, text := range all {
+		if h, ok := readHolder(owner, text, mode, now); ok && h.Left > 0 {
+			r.Holders = append(r.Holders, h)
+		}
+	}
+	slices.SortFunc(r.Holders, func(a, b driver.Holder) int { return cmp.Compare(a.Token, b.Token) })
+}
+
+// readHolder reads "token client expires n label\nbroken".
+func readHolder(owner, text string, mode driver.Mode, now int64) (h driver.Holder, ok bool) {
+	line, broken, _ := strings.Cut(text, "\n")
+	f := strings.SplitN(line, " ", 5)
+	if len(f) < 5 {
+		return h, false
+	}
+	token, err1 := strconv.ParseUint(f[0], 10, 63)
+	expires, err2 := strconv.ParseInt(f[2], 10, 64)
+	n, err3 := strconv.Atoi(f[3])
+	if err1 != nil || err2 != nil || err3 != nil {
+		return h, false
+	}
+	if !strings.HasPrefix(owner, "-") { // else it was released, and is kept taken
+		if h.Owner, ok = readOwner(owner); !ok {
+			return h, false
+		}
+	}
+	h.Label, h.Token, h.Mode, h.Permits = f[4], token, mode, n
+	h.Broken = strings.TrimPrefix(broken, "!")
+	h.Left = max(0, micros(expires-now))
+	h.Held = max(0, micros(now-int64(token))) // the token is the clock at the grant
+	return h, true
+}
+
+func (r *record) readWaiters(queue rueidis.RedisMessage, now int64) {
+	all, _ := queue.AsStrMap()
+	places := map[int]driver.Waiter{}
+	for field, text := range all {
+		seq, err := strconv.Atoi(field)
+		if err != nil { // an index of them by owner
+			continue
+		}
+		if w, alive, ok := readPlace(text, now); ok && alive {
+			places[seq] = w
+		}
+	}
+	seqs := make([]int, 0, len(places))
+	for seq := range places {
+		seqs = append(seqs, seq)
+	}
+	slices.Sort(seqs)
+	for _, seq := range seqs {
+		r.Waiters = append(r.Waiters, places[seq])
+	}
+}
+
+// readPlace reads "owner mode n claim client alive since label".
+func readPlace(text string, now int64) (w driver.Waiter, alive, ok bool) {
+	f := strings.SplitN(text, " ", 8)
+	if len(f) < 8 {
+		return w, false, false
+	}
+	n, err1 := strconv.Atoi(f[2])
+	until, err2 := strconv.ParseInt(f[5], 10, 64)
+	since, err3 := strconv.ParseInt(f[6], 10, 64)
+	owner, isOwner := readOwner(f[0])
+	if err1 != nil || err2 != nil || err3 != nil || !isOwner {
+		return w, false, false
+	}
+	return driver.Waiter{Owner: owner, Label: f[7], Mode: modeOf(f[1]), Permits: n, Waited: max(0, micros(now-since))}, until > now, true
+}
+
+func readOwner(text string) (o driver.Owner, ok bool) {
+	if len(text) != 2*len(o) {
+		return o, false
+	}
+	_, err := hex.Decode(o[:], []byte(text))
+	return o, err == nil
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

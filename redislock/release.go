@@ -1,0 +1,86 @@
+package redislock
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+func (s *store) Release(ctx context.Context, req *driver.ReleaseRequest) (bool, error) {
+	a := s.ReleaseMany(ctx, []*driver.ReleaseRequest{req})[0]
+	return a.Released, a.Err
+}
+
+func (s *store) ReleaseMany(ctx context.Context, reqs []*driver.ReleaseRequest) []driver.ReleaseAnswer {
+	answers := make([]driver.ReleaseAnswer, len(reqs))
+	keys, args := make([]string, 0, 3*len(reqs)), make([]string, 0, 4*len(reqs))
+	for _, req := range reqs {
+		owner, tag := ownerText(&req.Owner), tagOf(req.Name.Key)
+		abandon := ""
+		if req.Abandon {
+			abandon = "1"
+		}
+		keys = append(keys, recordKey(tag, req.Name.Key), bucketKey(tag), tombKey(tag, owner))
+		args = append(args, owner, tokenText(req.Token), millis(req.Keep), abandon)
+	}
+	texts, err := s.answers(ctx, releaseScript, len(reqs), keys, args)
+	for i := range reqs {
+		if answers[i].Err = err; err != nil {
+			continue
+		}
+		switch text, err := texts[i].ToString(); {
+		case err != nil:
+			answers[i].Err = err
+		case text == "1", text == "0":
+			answers[i].Released = text == "1"
+		default:
+			answers[i].Err = strange(text)
+		}
+	}
+	return answers
+}
+
+func (s *store) Renew(ctx context.Context, reqs []driver.RenewRequest) []driver.RenewResult {
+	results := make([]driver.RenewResult, len(reqs))
+	keys, args := make([]string, 0, len(reqs)), make([]string, 0, 4*len(reqs))
+	for i := range reqs {
+		req := &reqs[i]
+		keys = append(keys, recordKey(tagOf(req.Name.Key), req.Name.Key))
+		args = append(args, ownerText(&req.Owner), tokenText(req.Token), millis(req.TTL), oneLine(req.Label))
+	}
+	texts, err := s.answers(ctx, renewScript, len(reqs), keys, args)
+	for i := range reqs {
+		if results[i].Err = err; err != nil {
+			continue
+		}
+		text, err := texts[i].ToString()
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		results[i] = readRenew(text)
+	}
+	return results
+}
+
+// readRenew reads "R ms", "L" or "B ms reason".
+func readRenew(text string) (res driver.RenewResult) {
+	kind, rest := cutKind(text)
+	ms, reason, _ := strings.Cut(rest, " ")
+	left, err := strconv.ParseInt(ms, 10, 64)
+	res.Window = time.Duration(left) * time.Millisecond
+	switch {
+	case kind == 'L':
+		res.Status = driver.Lost
+	case kind == 'R' && err == nil:
+		res.Status = driver.Renewed
+	case kind == 'B' && err == nil:
+		res.Status, res.Reason = driver.Broken, reason
+	default:
+		res.Err = strange(text)
+	}
+	return res
+}

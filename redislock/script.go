@@ -1,0 +1,86 @@
+package redislock
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // by which Redis names scripts
+	"embed"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+//go:embed scripts/*.lua
+var scriptFiles embed.FS
+
+// script is one verb on the server.
+type script struct{ text, sha string }
+
+// The verbs.
+var (
+	acquireScript = mustScript("acquire")
+	releaseScript = mustScript("release")
+	renewScript   = mustScript("renew")
+	beatScript    = mustScript("beat")
+	breakScript   = mustScript("break")
+	inspectScript = mustScript("inspect")
+
+	scripts = []*script{acquireScript, releaseScript, renewScript, beatScript, breakScript, inspectScript}
+)
+
+// mustScript puts a verb together from its file and those that it includes. The
+// files are part of the program, so a missing one is found by any test.
+func mustScript(verb string) *script {
+	text := include(verb + ".lua")
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
+	return &script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+func include(file string) string {
+	source, err := scriptFiles.ReadFile("scripts/" + file)
+	if err != nil {
+		return "error('no script " + file + "')"
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(source)) {
+		if other, ok := strings.CutPrefix(strings.TrimSpace(line), "-- include "); ok {
+			b.WriteString(include(other))
+		} else {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// call runs a script once. If the server does not know it (surely nothing was
+// done then) it goes again with its text.
+func (s *store) call(ctx context.Context, sc *script, keys, args []string) ([]rueidis.RedisMessage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, notSent(err)
+	}
+	ctx = prompt{ctx}
+	b := s.client.B()
+	res := s.client.Do(ctx, b.Evalsha().Sha1(sc.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
+	if e, ok := rueidis.IsRedisErr(res.Error()); ok && e.IsNoScript() {
+		res = s.client.Do(ctx, b.Eval().Script(sc.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
+	}
+	return res.ToArray()
+}
+
+// answers runs a script that answers each of n requests with a text.
+func (s *store) answers(ctx context.Context, sc *script, n int, keys, args []string) ([]rueidis.RedisMessage, error) {
+	messages, err := s.call(ctx, sc, keys, args)
+	if err == nil && len(messages) != n {
+		err = errors.New("redis: a script of ours gave a strange answer") // it may have done its work
+	}
+	return messages, err
+}
+
+// prompt hides a deadline from the client, which would else end the whole
+// connection with it, and look at nothing but it: this way a call returns as
+// soon as ctx ends, and others on the connection go on.
+type prompt struct{ context.Context }
+
+func (prompt) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }

@@ -1,0 +1,76 @@
+-- One attempt for each request.
+-- KEYS: record, bucket, tomb; ARGV: our channel, then for each request: owner, TTL in
+-- ms, "mode n limit flags claim", label (and name).
+-- Answers: G token [ms], H or W and what look tells, X gone, C limit.
+local call, sub = redis.call, string.sub
+local client = ARGV[1]
+-- include clock.lua
+
+local rarely -- what a free name does not need
+
+local function attempt(i)
+  local rec, bucket, tomb = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
+  local owner, ttl, how, tail = ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i], ARGV[4 * i + 1]
+  local v = call('GET', rec)
+  if call('EXISTS', tomb) == 1 then return 'X' end
+  if not v and sub(how, 1, 1) == 'x' then
+    local token = mint(bucket)
+    call('SET', rec, 'hf1 x ' .. owner .. ' ' .. token .. ' ' .. client .. ' ' .. tail, 'PX', ttl)
+    return 'G' .. token
+  end
+  return rarely(rec, bucket, v, owner, ttl, how, tail)
+end
+
+local function library()
+  -- include name.lua
+
+  local function enqueue(rec, s, p)
+    if s.waiting == 0 then
+      call('DEL', queueOf(rec))
+      s.head, s.tail, s.stretched = 1, 0, true
+    end
+    s.tail, s.waiting, s.dirty = s.tail + 1, s.waiting + 1, true
+    p.alive, p.since = now + placeTTL, num(now)
+    writePlace(rec, num(s.tail), p)
+    stretch(s, p.alive)
+    return ahead(s, s.tail)
+  end
+
+  return function(rec, bucket, v, owner, ttl, how, tail)
+    local mode, n, limit, flags, claim = string.match(how, '^(%a) (%d+) (%d+) (%S+) (%d+)$')
+    limit = tonumber(limit)
+    local p = { owner = owner, mode = mode, n = tonumber(n), claim = tonumber(claim), client = client }
+    local s, name = open(rec, v)
+    p.label, name = string.match(tail, '^([^\n]*)\n?(.*)$')
+    advance(rec, bucket, s)
+    local h = find(rec, s, owner, '')
+    local seq = not h and s.waiting > 0 and call('HGET', queueOf(rec), 'w' .. owner)
+    local answer
+    if h then -- a repeated request
+      answer = 'G' .. h.token .. ' ' .. left(h)
+    elseif seq then
+      answer = 'W' .. look(rec, s, ahead(s, tonumber(seq)))
+    elseif (s.kind ~= '-' or s.waiting > 0) and s.limit ~= limit then
+      answer = 'C' .. s.limit
+    else
+      s.limit, s.name = limit, name
+      if admits(s, mode, p.n) and (s.waiting == 0 or string.find(flags, 'u')) then
+        answer = 'G' .. grant(rec, bucket, s, p, tonumber(ttl))
+      elseif not string.find(flags, 'q') then
+        answer = 'H' .. look(rec, s, s.waiting)
+      else
+        answer = 'W' .. look(rec, s, enqueue(rec, s, p))
+      end
+    end
+    save(rec, s)
+    return answer
+  end
+end
+
+rarely = function(...)
+  rarely = library()
+  return rarely(...)
+end
+
+-- include each.lua
+return each(3, attempt)

@@ -1,0 +1,234 @@
+-- The state of one name, as a table: docs/wire.md says how it is written.
+--
+--   kind     '-' nobody holds, 'x' exclusive, 's' shared, 'p' permits
+--   limit    of a semaphore, 0: a lock
+--   used, count, soonest   permits, holders, and when the first of them may
+--            lapse (or earlier), if shared or permits
+--   head, tail, waiting    the queue: first and last number, and how many
+--   last     until when any place or shared holder may live
+--   owner, token, client, expires, label, broken   the exclusive holder; of
+--            several holders, owner is the latest
+--   name     prefix and name, where the key does not tell
+--   form     of the record as it was read; dirty: it must be written
+local nobody = string.rep('0', 32)
+local placeTTL, slack = 30000000, 15000000
+
+local function queueOf(rec) return 'hfq' .. sub(rec, 3) end
+local function holdersOf(rec) return 'hfh' .. sub(rec, 3) end
+
+local function free(name)
+  return {
+    kind = '-', limit = 0, used = 0, count = 0, soonest = 0, head = 1, tail = 0, waiting = 0, last = 0,
+    owner = nobody, token = '0', client = '0', expires = 0, label = '', broken = '', name = name,
+  }
+end
+
+-- open reads the record v of a name. What we did not write is refused and never
+-- touched.
+local function open(rec, v)
+  clock()
+  if not v then return free('') end
+  local s = free('')
+  if sub(v, 1, 6) == 'hf1 x ' then
+    s.kind, s.count, s.form = 'x', 1, 'x'
+    s.owner, s.token, s.client, s.label, s.name = string.match(v, '^hf1 x (%x+) (%d+) (%x+) ([^\n]*)\n?(.*)$')
+    s.expires = now + call('PTTL', rec) * 1000
+    if s.owner then return s end
+  elseif sub(v, 1, 6) == 'hf1 q ' then
+    local kind, limit, used, count, soonest, head, tail, waiting, last, rest =
+      string.match(v, '^hf1 q (%S) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)\n(.*)$')
+    s.form, s.kind = 'q', kind
+    s.limit, s.used, s.count, s.soonest = tonumber(limit), tonumber(used), tonumber(count), tonumber(soonest)
+    s.head, s.tail, s.waiting, s.last = tonumber(head), tonumber(tail), tonumber(waiting), tonumber(last)
+    s.owner, s.token, s.client, s.expires, s.label, s.broken, s.name =
+      string.match(rest or '', '^(%x+) (%d+) (%x+) (%d+) ([^\n]*)\n([^\n]*)\n(.*)$')
+    if s.owner then
+      s.expires = tonumber(s.expires)
+      return s
+    end
+  end
+  error('WRONGTYPE the key ' .. rec .. ' holds no record of ours', 0)
+end
+
+-- save writes the state, or nothing if the name is free. The first write is one
+-- that a full memory allows, so that holders are renewed and released then too.
+local function save(rec, s)
+  if not s.dirty then return end
+  if s.kind == '-' and s.waiting == 0 then
+    if s.form == 'q' then
+      call('DEL', rec, queueOf(rec), holdersOf(rec))
+    elseif s.form then
+      call('DEL', rec)
+    end
+    return
+  end
+  if s.kind == 'x' and s.waiting == 0 and s.broken == '' and s.limit == 0 then
+    local v = 'hf1 x ' .. s.owner .. ' ' .. s.token .. ' ' .. s.client .. ' ' .. s.label
+    if s.name ~= '' then v = v .. '\n' .. s.name end
+    call('SET', rec, v, 'PX', num(math.max(1, math.ceil((s.expires - now) / 1000))))
+    return
+  end
+  local ends = s.last
+  if s.kind == 'x' and s.expires > ends then ends = s.expires end
+  ends = num(math.ceil(ends / 1000))
+  if s.form then call('PEXPIREAT', rec, ends) end
+  call('SET', rec, table.concat({
+    'hf1 q', s.kind, s.limit, num(s.used), num(s.count), num(s.soonest), num(s.head), num(s.tail), num(s.waiting), num(s.last),
+  }, ' ') .. '\n' .. s.owner .. ' ' .. s.token .. ' ' .. s.client .. ' ' .. num(s.expires) .. ' ' .. s.label .. '\n' ..
+    s.broken .. '\n' .. s.name, 'PXAT', ends)
+  if s.stretched then
+    if s.waiting > 0 then call('PEXPIREAT', queueOf(rec), ends) end
+    if s.kind == 's' or s.kind == 'p' then call('PEXPIREAT', holdersOf(rec), ends) end
+  end
+end
+
+-- stretch makes the keys of the name live until t at least; not every call
+-- needs to write for it.
+local function stretch(s, t)
+  if s.last < t then s.last, s.stretched, s.dirty = t + slack, true, true end
+end
+
+local function readHolder(v)
+  local token, client, expires, n, label, broken = string.match(v, '^(%d+) (%x+) (%d+) (%d+) ([^\n]*)\n(.*)$')
+  return { token = token, client = client, expires = tonumber(expires), n = tonumber(n), label = label, broken = broken }
+end
+
+local function writeHolder(rec, field, h)
+  call('HSET', holdersOf(rec), field,
+    h.token .. ' ' .. h.client .. ' ' .. num(h.expires) .. ' ' .. num(h.n) .. ' ' .. h.label .. '\n' .. h.broken)
+end
+
+-- drop takes a holder out.
+local function drop(rec, s, field, h)
+  s.dirty = true
+  if s.kind == 'x' then
+    s.kind, s.count, s.owner, s.broken = '-', 0, nobody, ''
+    return
+  end
+  call('HDEL', holdersOf(rec), field)
+  s.count, s.used = s.count - 1, s.used - h.n
+  if s.count <= 0 then s.kind, s.count, s.used, s.soonest = '-', 0, 0, 0 end
+end
+
+-- lapse drops the holders whose time is over. Several are only looked through
+-- when the first of them can have lapsed.
+local function lapse(rec, s)
+  if s.kind == 'x' then
+    if s.expires <= now then drop(rec, s) end
+    return
+  end
+  if s.kind == '-' or s.soonest > now then return end
+  local all = call('HGETALL', holdersOf(rec))
+  s.dirty, s.count, s.used, s.soonest = true, 0, 0, 0
+  for i = 1, #all, 2 do
+    local h = readHolder(all[i + 1])
+    if h.expires <= now then
+      call('HDEL', holdersOf(rec), all[i])
+    else
+      s.count, s.used = s.count + 1, s.used + h.n
+      if s.soonest == 0 or h.expires < s.soonest then s.soonest = h.expires end
+    end
+  end
+  if s.count == 0 then s.kind = '-' end
+end
+
+-- admits tells whether one more hold conflicts with none there is.
+local function admits(s, mode, n)
+  if s.kind == '-' then return mode ~= 'p' or n <= s.limit end
+  if s.kind == 'x' or mode == 'x' then return false end
+  return mode == 's' or s.used + n <= s.limit
+end
+
+-- grant makes p a holder for so many ms, with a token from the same step.
+local function grant(rec, bucket, s, p, window)
+  local token = mint(bucket)
+  s.dirty = true
+  local h = { token = token, client = p.client, expires = now + window * 1000, n = p.n, label = p.label, broken = '' }
+  if p.mode == 'x' then
+    s.kind, s.count, s.owner, s.token, s.client, s.label, s.expires = 'x', 1, p.owner, token, p.client, p.label, h.expires
+    return token
+  end
+  if s.kind == '-' then
+    call('DEL', holdersOf(rec))
+    s.stretched = true
+  end
+  writeHolder(rec, p.owner, h)
+  s.kind, s.count, s.used, s.owner, s.token = p.mode, s.count + 1, s.used + p.n, p.owner, token
+  if s.soonest == 0 or h.expires < s.soonest then s.soonest = h.expires end
+  stretch(s, h.expires)
+  return token
+end
+
+local function readPlace(v)
+  local owner, mode, n, claim, client, alive, since, label = string.match(v, '^(%x+) (%a) (%d+) (%d+) (%x+) (%d+) (%d+) (.*)$')
+  return {
+    owner = owner, mode = mode, n = tonumber(n), claim = tonumber(claim), client = client,
+    alive = tonumber(alive), since = since, label = label,
+  }
+end
+
+local function writePlace(rec, seq, p)
+  call('HSET', queueOf(rec), seq, table.concat({
+    p.owner, p.mode, num(p.n), num(p.claim), p.client, num(p.alive), p.since, p.label,
+  }, ' '), 'w' .. p.owner, seq)
+end
+
+-- tell sends one message to the one client that it concerns. If it may not be
+-- sent, the next beat or renewal says the same.
+local function tell(client, message) redis.pcall('PUBLISH', 'hfc:' .. client, message) end
+
+-- advance drops what has lapsed and grants the head of the queue, and those
+-- behind it as far as they fit, strictly in order. Places of the dead are
+-- dropped when they come to the head.
+local function advance(rec, bucket, s)
+  lapse(rec, s)
+  while s.waiting > 0 do
+    local seq = num(s.head)
+    local v = call('HGET', queueOf(rec), seq)
+    if not v then -- one that gave up
+      s.dirty = true
+      s.head = s.head + 1
+      if s.head > s.tail then s.waiting = 0 end
+    else
+      local p = readPlace(v)
+      local alive = p.alive > now
+      if alive and not admits(s, p.mode, p.n) then return end
+      call('HDEL', queueOf(rec), seq, 'w' .. p.owner)
+      s.head, s.waiting, s.dirty = s.head + 1, s.waiting - 1, true
+      if alive then
+        local token = grant(rec, bucket, s, p, p.claim)
+        tell(p.client, 'g ' .. p.owner .. ' ' .. token .. ' ' .. num(p.claim))
+      end
+    end
+  end
+end
+
+-- find returns the holder of that owner, and its token if one is given.
+local function find(rec, s, owner, token)
+  local h
+  if s.kind == 'x' then
+    if s.owner == owner then h = s end
+  elseif s.kind ~= '-' then
+    local v = call('HGET', holdersOf(rec), owner)
+    h = v and readHolder(v)
+  end
+  if h and h.expires > now and (token == '' or token == h.token) then return h end
+end
+
+local function left(h) return num(math.max(0, math.floor((h.expires - now) / 1000))) end
+
+-- look is what an attempt or a beat learns: how many are ahead, how long the
+-- present grant runs, and who holds.
+local function look(rec, s, ahead)
+  local ends, holder = s.expires, ''
+  if s.kind == 'x' then
+    holder = s.owner .. ' ' .. s.token .. ' ' .. s.client .. ' ' .. num(s.expires) .. ' 0 ' .. s.label .. '\n' .. s.broken
+  elseif s.kind ~= '-' then
+    ends = s.soonest
+    local v = call('HGET', holdersOf(rec), s.owner)
+    if v then holder = s.owner .. ' ' .. v end
+  end
+  return num(ahead) .. ' ' .. left({ expires = ends }) .. ' ' .. num(now) .. ' ' .. s.kind .. ' ' .. holder
+end
+
+local function ahead(s, seq) return math.max(0, math.min(seq - s.head, s.waiting - 1)) end

@@ -1,0 +1,75 @@
+-- Ends the exact grant or place of each request.
+-- KEYS: record, bucket, tomb; ARGV for each request: owner, token or "", ms for
+-- which the name stays taken or "0", "1" if the owner is abandoned.
+-- Answers: 1 ended, 0 there was none.
+local call, sub = redis.call, string.sub
+-- include clock.lua
+
+local rarely
+
+local function release(i)
+  local rec, bucket, tomb = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
+  local owner, token, keep, abandon = ARGV[4 * i - 3], ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
+  local v, ended = call('GET', rec), '0'
+  if v then
+    local want = 'hf1 x ' .. owner .. ' ' .. (token ~= '' and token .. ' ' or '')
+    if sub(v, 1, #want) == want and keep == '0' then
+      call('DEL', rec) -- that it is there says that it has not lapsed
+      ended = '1'
+    elseif sub(v, 1, 6) ~= 'hf1 x ' or keep ~= '0' then
+      ended = rarely(rec, bucket, v, owner, token, keep)
+    end
+  end
+  if abandon == '1' then
+    -- After the rest, so that a full memory does not refuse that. A tomb that could not be
+    -- made is made up for by the abandon being repeated.
+    redis.pcall('SET', tomb, '1', 'PX', 10000)
+  end
+  return ended
+end
+
+local function library()
+  -- include name.lua
+
+  -- leave keeps the name taken, by nobody, for a while.
+  local function leave(rec, s, owner, h, keep)
+    h.expires, h.label, s.dirty = now + keep * 1000, h.label .. ' (released)', true
+    if s.kind == 'x' then
+      s.owner = nobody
+      return
+    end
+    call('HDEL', holdersOf(rec), owner)
+    writeHolder(rec, '-' .. h.token, h)
+    if h.expires < s.soonest then s.soonest = h.expires end
+    stretch(s, h.expires)
+  end
+
+  return function(rec, bucket, v, owner, token, keep)
+    local s = open(rec, v)
+    local seq = s.waiting > 0 and call('HGET', queueOf(rec), 'w' .. owner)
+    if seq then
+      call('HDEL', queueOf(rec), seq, 'w' .. owner)
+      s.waiting, s.dirty = s.waiting - 1, true
+      advance(rec, bucket, s)
+    else
+      local h = find(rec, s, owner, token)
+      if not h then return '0' end
+      if keep ~= '0' then
+        leave(rec, s, owner, h, tonumber(keep))
+      else
+        drop(rec, s, owner, h)
+        advance(rec, bucket, s)
+      end
+    end
+    save(rec, s)
+    return '1'
+  end
+end
+
+rarely = function(...)
+  rarely = library()
+  return rarely(...)
+end
+
+-- include each.lua
+return each(3, release)

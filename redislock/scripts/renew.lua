@@ -1,0 +1,54 @@
+-- Extends each exact grant, or only looks.
+-- KEYS: record; ARGV for each request: owner, token or "", TTL in ms or "0", new label
+-- or "".
+-- Answers: R ms, L lost, B ms reason.
+local call, sub = redis.call, string.sub
+-- include clock.lua
+
+local rarely
+
+local function renew(i)
+  local rec, owner, token, ttl, label = KEYS[i], ARGV[4 * i - 3], ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
+  local v = call('GET', rec)
+  if not v then return 'L' end
+  local want = 'hf1 x ' .. owner .. ' ' .. (token ~= '' and token .. ' ' or '')
+  if label ~= '' or sub(v, 1, #want) ~= want then
+    if sub(v, 1, 6) == 'hf1 x ' and sub(v, 1, #want) ~= want then return 'L' end
+    return rarely(rec, v, owner, token, tonumber(ttl), label)
+  end
+  local runs = call('PTTL', rec)
+  if tonumber(ttl) > runs then
+    call('PEXPIRE', rec, ttl)
+    return 'R' .. ttl
+  end
+  return 'R' .. num(runs)
+end
+
+local function library()
+  -- include name.lua
+
+  return function(rec, v, owner, token, ttl, label)
+    local s = open(rec, v)
+    local h = find(rec, s, owner, token)
+    if not h then return 'L' end
+    if h.broken ~= '' then return 'B' .. left(h) .. ' ' .. sub(h.broken, 2) end
+    local ends, changed = now + ttl * 1000, false
+    if ends > h.expires then h.expires, changed = ends, true end
+    if label ~= '' then h.label, changed = label, true end
+    if changed and s.kind == 'x' then s.dirty = true end
+    if changed and s.kind ~= 'x' then
+      writeHolder(rec, owner, h)
+      stretch(s, h.expires)
+    end
+    save(rec, s)
+    return 'R' .. left(h)
+  end
+end
+
+rarely = function(...)
+  rarely = library()
+  return rarely(...)
+end
+
+-- include each.lua
+return each(1, renew)

@@ -54,6 +54,7 @@ func main() {
 		os.Exit(1)
 	}
 	status := compare(dir, flag.Args(), *write)
+	stopRedis()
 	if err := os.RemoveAll(dir); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}

@@ -16,7 +16,10 @@ import (
 
 // comparisons is all there is to measure; dir is for files.
 func comparisons(dir string) []comparison {
-	return []comparison{filePair(dir), fileContended(dir), localHandOver(), valid(), held(), command(dir)}
+	return []comparison{
+		filePair(dir), fileContended(dir), localHandOver(), valid(), held(), command(dir),
+		redisPair(dir), redisMany(dir), redisContended(dir, 16, 1), redisContended(dir, 4, 4),
+	}
 }
 
 // localHandOver is one name that 256 callers of one process want.

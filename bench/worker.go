@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -150,6 +151,10 @@ func work(kind, path, callers string) error {
 }
 
 func pairOf(kind, path string) (pair func() error, done func(), err error) {
+	if name, ok := strings.CutPrefix(kind, "redis:"); ok {
+		pair, done, err := redisPairOf(name, path)
+		return func() error { return pair("contended") }, done, err
+	}
 	switch kind {
 	case "raw":
 		return rawPair(path), func() {}, nil

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/redis/rueidis"
+
 	"github.com/holdfast-go/holdfast/driver"
 )
 
@@ -54,8 +56,9 @@ func (s *store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 	return func(yield func(driver.Record, error) bool) {
 		seen := map[string]bool{} // a scan may give a key twice
 		for cursor := uint64(0); ; {
-			b := s.client.B()
-			scan, err := s.client.Do(prompt{ctx}, b.Scan().Cursor(cursor).Match("hf:{*").Count(page).Build()).AsScanEntry()
+			scan, err := prompt(ctx, func(ctx context.Context) (rueidis.ScanEntry, error) {
+				return s.client.Do(ctx, s.client.B().Scan().Cursor(cursor).Match("hf:{*").Count(page).Build()).AsScanEntry()
+			})
 			if err == nil {
 				err = s.listPage(ctx, prefix, scan.Elements, seen, yield)
 			}

@@ -22,7 +22,12 @@ func (s *store) probe(ctx context.Context, opts *Options) error {
 	for _, sc := range scripts {
 		commands = append(commands, b.ScriptLoad().Script(sc.text).Build())
 	}
-	results := s.client.DoMulti(prompt{ctx}, commands...)
+	results, err := prompt(ctx, func(ctx context.Context) ([]rueidis.RedisResult, error) {
+		return s.client.DoMulti(ctx, commands...), nil
+	})
+	if err != nil {
+		return err
+	}
 	for i, res := range results {
 		// INFO and CONFIG may be forbidden; a script may be taught later, with its
 		// first call.

@@ -100,9 +100,20 @@ func (e *ears) open(ctx context.Context) {
 	}
 }
 
+// close does not wait for a client that hangs while it dials.
 func (e *ears) close() {
 	e.end()
-	e.wg.Wait()
+	done := make(chan struct{})
+	go func() {
+		e.wg.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(2 * time.Second)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
 }
 
 func (e *ears) listen() {
@@ -145,7 +156,9 @@ func (e *ears) unsubscribe() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	c := e.s.client
-	_ = c.Do(prompt{ctx}, c.B().Unsubscribe().Channel(channelOf(e.s.id)).Build()).Error() // else its connection is gone
+	_, _ = prompt(ctx, func(ctx context.Context) (bool, error) { // if it fails, the connection is gone
+		return true, c.Do(ctx, c.B().Unsubscribe().Channel(channelOf(e.s.id)).Build()).Error()
+	})
 }
 
 // hear takes one message: "g owner token ms" a grant, "b owner reason" a break,

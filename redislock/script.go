@@ -60,13 +60,14 @@ func (s *store) call(ctx context.Context, sc *script, keys, args []string) ([]ru
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
-	ctx = prompt{ctx}
-	b := s.client.B()
-	res := s.client.Do(ctx, b.Evalsha().Sha1(sc.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
-	if e, ok := rueidis.IsRedisErr(res.Error()); ok && e.IsNoScript() {
-		res = s.client.Do(ctx, b.Eval().Script(sc.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
-	}
-	return res.ToArray()
+	return prompt(ctx, func(ctx context.Context) ([]rueidis.RedisMessage, error) {
+		b := s.client.B()
+		res := s.client.Do(ctx, b.Evalsha().Sha1(sc.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
+		if e, ok := rueidis.IsRedisErr(res.Error()); ok && e.IsNoScript() {
+			res = s.client.Do(ctx, b.Eval().Script(sc.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
+		}
+		return res.ToArray()
+	})
 }
 
 // answers runs a script that answers each of n requests with a text.
@@ -78,9 +79,34 @@ func (s *store) answers(ctx context.Context, sc *script, n int, keys, args []str
 	return messages, err
 }
 
-// prompt hides a deadline from the client, which would else end the whole
-// connection with it, and look at nothing but it: this way a call returns as
-// soon as ctx ends, and others on the connection go on.
-type prompt struct{ context.Context }
+// prompt returns as soon as ctx ends, which the client does not do while it
+// dials, or while it reads for itself alone. What was not sent by then is not sent
+// later.
+func prompt[A any](ctx context.Context, call func(context.Context) (A, error)) (A, error) {
+	if ctx.Done() == nil {
+		return call(ctx)
+	}
+	type answer struct {
+		value A
+		err   error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		value, err := call(quiet{ctx})
+		done <- answer{value, err}
+	}()
+	select {
+	case a := <-done:
+		return a.value, a.err
+	case <-ctx.Done():
+		var none A
+		return none, ctx.Err()
+	}
+}
 
-func (prompt) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+// quiet hides from the client when ctx will end, as it would end the whole
+// connection with it, and others' calls on it. That ctx has ended it may see.
+type quiet struct{ context.Context }
+
+func (quiet) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+func (quiet) Done() <-chan struct{}                   { return nil }

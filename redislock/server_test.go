@@ -201,10 +201,5 @@ func (s *server) client(tb testing.TB) rueidis.Client {
 // open makes a store of a test's own.
 func (s *server) open(tb testing.TB) *store {
 	tb.Helper()
-	opened, err := openURL(tb.Context(), s.url())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = opened.Close() })
-	return opened.(*store) //nolint:errcheck // open makes no other
+	return openAt(tb, s.url())
 }

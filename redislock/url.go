@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -18,6 +19,9 @@ import (
 
 // passwordVariable is used where the URL has no password.
 const passwordVariable = "HOLDFAST_REDIS_PASSWORD" //nolint:gosec // its name
+
+// bufferSize is ample for a batch, and a sixteenth of the client's default.
+const bufferSize = 1 << 15
 
 func init() {
 	driver.Register("redis", open)
@@ -81,7 +85,12 @@ func parse(u *url.URL) (*rueidis.ClientOption, *Options, error) {
 	p := driver.NewParams(u)
 	file, opts := p.Take("password-file"), &Options{Durable: p.Bool("durable")}
 	errs := []error{p.Done()}
-	option := &rueidis.ClientOption{ForceSingleClient: true, DisableCache: true, DisableRetry: true}
+	option := &rueidis.ClientOption{
+		ForceSingleClient: true, DisableCache: true, DisableRetry: true,
+		PipelineMultiplex: -1, // one connection: all that is sent at once travels together
+		Dialer:            net.Dialer{Timeout: 3 * time.Second}, ConnWriteTimeout: 5 * time.Second,
+		ReadBufferEachConn: bufferSize, WriteBufferEachConn: bufferSize,
+	}
 	host, port := u.Hostname(), u.Port()
 	if host == "" {
 		errs = append(errs, errors.New("the URL names no host"))

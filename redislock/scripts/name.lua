@@ -9,7 +9,8 @@
 --   owner, token, client, expires, label, broken   the exclusive holder; of
 --            several holders, owner is the latest
 --   name     prefix and name, where the key does not tell
---   form     of the record as it was read; dirty: it must be written
+--   form     of the record as it was read; dirty: it must be written;
+--            wrote: something of the name was
 local nobody = string.rep('0', 32)
 local placeTTL, slack = 30000000, 15000000
 
@@ -71,7 +72,7 @@ local function save(rec, s)
   local ends = s.last
   if s.kind == 'x' and s.expires > ends then ends = s.expires end
   ends = num(math.ceil(ends / 1000))
-  if s.form then call('PEXPIREAT', rec, ends) end
+  if s.form and not s.wrote then call('PEXPIREAT', rec, ends) end
   call('SET', rec, table.concat({
     'hf1 q', s.kind, s.limit, num(s.used), num(s.count), num(s.soonest), num(s.head), num(s.tail), num(s.waiting), num(s.last),
   }, ' ') .. '\n' .. s.owner .. ' ' .. s.token .. ' ' .. s.client .. ' ' .. num(s.expires) .. ' ' .. s.label .. '\n' ..
@@ -182,7 +183,7 @@ local function tell(client, message) redis.pcall('PUBLISH', 'hfc:' .. client, me
 -- dropped when they come to the head.
 local function advance(rec, bucket, s)
   lapse(rec, s)
-  while s.waiting > 0 do
+  while s.waiting > 0 and s.kind ~= 'x' do
     local seq = num(s.head)
     local v = call('HGET', queueOf(rec), seq)
     if not v then -- one that gave up
@@ -194,7 +195,7 @@ local function advance(rec, bucket, s)
       local alive = p.alive > now
       if alive and not admits(s, p.mode, p.n) then return end
       call('HDEL', queueOf(rec), seq, 'w' .. p.owner)
-      s.head, s.waiting, s.dirty = s.head + 1, s.waiting - 1, true
+      s.head, s.waiting, s.dirty, s.wrote = s.head + 1, s.waiting - 1, true, true
       if alive then
         local token = grant(rec, bucket, s, p, p.claim)
         tell(p.client, 'g ' .. p.owner .. ' ' .. token .. ' ' .. num(p.claim))

@@ -46,20 +46,18 @@ local function library()
 
   return function(rec, bucket, v, owner, token, keep)
     local s = open(rec, v)
-    local seq = s.waiting > 0 and call('HGET', queueOf(rec), 'w' .. owner)
-    if seq then
-      call('HDEL', queueOf(rec), seq, 'w' .. owner)
-      s.waiting, s.dirty = s.waiting - 1, true
+    local h = find(rec, s, owner, token)
+    if h and keep ~= '0' then
+      leave(rec, s, owner, h, tonumber(keep))
+    elseif h then
+      drop(rec, s, owner, h)
       advance(rec, bucket, s)
     else
-      local h = find(rec, s, owner, token)
-      if not h then return '0' end
-      if keep ~= '0' then
-        leave(rec, s, owner, h, tonumber(keep))
-      else
-        drop(rec, s, owner, h)
-        advance(rec, bucket, s)
-      end
+      local seq = s.waiting > 0 and call('HGET', queueOf(rec), 'w' .. owner)
+      if not seq then return '0' end
+      call('HDEL', queueOf(rec), seq, 'w' .. owner)
+      s.waiting, s.dirty, s.wrote = s.waiting - 1, true, true
+      advance(rec, bucket, s)
     end
     save(rec, s)
     return '1'

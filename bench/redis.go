@@ -1,0 +1,288 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	bsm "github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+
+	"github.com/holdfast-go/holdfast"
+	_ "github.com/holdfast-go/holdfast/redislock" // the store under test
+)
+
+// The contestants on Redis.
+const (
+	redisFloor    = "SET NX PX, and a script that compares and deletes (rueidis)"
+	redisGoFloor  = "the same through go-redis"
+	redisBSM      = "bsm/redislock"
+	redisRedsync  = "go-redsync/redsync"
+	redisRueidis  = "rueidislock"
+	redisRueidis2 = "rueidislock, NoLoopTracking"
+	redisQueue    = "BLPOP and LPUSH (rueidis)"
+)
+
+// redisPairs is how many pairs one caller does in a round.
+const redisPairs = 5000
+
+const compareAndDelete = `if redis.call("GET",KEYS[1])==ARGV[1] then return redis.call("DEL",KEYS[1]) end return 0`
+
+// redisServer is started with the first contestant that needs it.
+var redisServer struct {
+	once sync.Once
+	cmd  *exec.Cmd
+	addr string
+	err  error
+}
+
+func startRedis(dir string) (string, error) {
+	s := &redisServer
+	s.once.Do(func() {
+		var l net.Listener
+		if l, s.err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0"); s.err != nil {
+			return
+		}
+		s.addr = l.Addr().String()
+		_, port, _ := net.SplitHostPort(s.addr)
+		if s.err = l.Close(); s.err != nil {
+			return
+		}
+		s.cmd = exec.CommandContext(context.Background(), "redis-server", "--bind", "127.0.0.1", "--port", port, "--dir", dir,
+			"--save", "", "--appendonly", "no", "--logfile", filepath.Join(dir, "redis.log"))
+		s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if s.err = s.cmd.Start(); s.err != nil {
+			return
+		}
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
+			if conn, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", s.addr); err == nil {
+				s.err = conn.Close()
+				return
+			}
+		}
+		s.err = errors.New("redis-server does not listen")
+	})
+	return s.addr, s.err
+}
+
+func stopRedis() {
+	if redisServer.cmd != nil && redisServer.cmd.Process != nil {
+		_ = redisServer.cmd.Process.Kill()
+		_ = redisServer.cmd.Wait()
+	}
+}
+
+// redisContestant times one way to lock.
+func redisContestant(dir, name string, run func(pair func(name string) error) (float64, error)) contestant {
+	return contestant{name, func() (float64, map[string]float64, error) {
+		addr, err := startRedis(dir)
+		if err != nil {
+			return 0, nil, err
+		}
+		pair, done, err := redisPairOf(name, addr)
+		if err != nil {
+			return 0, nil, err
+		}
+		defer done()
+		figure, err := run(pair)
+		return figure, nil, err
+	}}
+}
+
+// redisPair is one caller who locks and unlocks one name.
+func redisPair(dir string) comparison {
+	run := func(pair func(string) error) (float64, error) {
+		start := time.Now()
+		for range redisPairs {
+			if err := pair("pair"); err != nil {
+				return 0, err
+			}
+		}
+		return float64(time.Since(start).Microseconds()) / redisPairs, nil
+	}
+	c := comparison{name: "redis, pair", unit: "µs a pair"}
+	for _, name := range []string{redisFloor, redisGoFloor, ours, redisBSM, redisRedsync, redisRueidis, redisRueidis2} {
+		c.contestants = append(c.contestants, redisContestant(dir, name, run))
+	}
+	c.targets = []target{{contestant: ours, over: redisFloor, atMost: 1.2}, {contestant: ours, over: redisBSM, atMost: 1}, {contestant: ours, over: redisRueidis2, atMost: 1}}
+	return c
+}
+
+// redisMany is 64 callers of one process on a name each.
+func redisMany(dir string) comparison {
+	const callers = 64
+	run := func(pair func(string) error) (float64, error) {
+		counts, errs := make([]float64, callers), make([]error, callers)
+		var wg sync.WaitGroup
+		for i := range callers {
+			name := "many/" + strconv.Itoa(i)
+			wg.Go(func() {
+				for end := time.Now().Add(contest); time.Now().Before(end); counts[i]++ {
+					if errs[i] = pair(name); errs[i] != nil {
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		return sum(counts) / contest.Seconds(), errors.Join(errs...)
+	}
+	c := comparison{name: "redis, 64 callers on 64 names", unit: "pairs a second"}
+	for _, name := range []string{redisFloor, redisGoFloor, ours, redisBSM, redisRedsync, redisRueidis, redisRueidis2} {
+		c.contestants = append(c.contestants, redisContestant(dir, name, run))
+	}
+	c.targets = []target{
+		{contestant: ours, over: redisFloor, atLeast: 0.9},
+		{contestant: ours, over: redisBSM, atLeast: 1.5},
+		{contestant: ours, over: redisRueidis2, atLeast: 1.5},
+	}
+	return c
+}
+
+// redisContended is one name that many callers of several processes want.
+func redisContended(dir string, processes, callers int) comparison {
+	c := comparison{name: fmt.Sprintf("redis, one name, %d processes x %d callers", processes, callers), unit: "hand-overs a second"}
+	names := []string{redisQueue, oursNoHandOff, redisRueidis2, redisBSM}
+	if callers > 1 {
+		names = []string{redisQueue, oursNoHandOff, ours, redisRueidis2, redisBSM}
+	}
+	for _, name := range names {
+		c.contestants = append(c.contestants, contestant{name, func() (float64, map[string]float64, error) {
+			addr, err := startRedis(dir)
+			if err != nil {
+				return 0, nil, err
+			}
+			return contend("redis:"+name, addr, processes, callers)
+		}})
+	}
+	c.targets = []target{
+		{contestant: oursNoHandOff, over: redisQueue, atLeast: 0.6},
+		{contestant: oursNoHandOff, more: jain, atLeast: 0.99},
+		{contestant: oursNoHandOff, over: redisRueidis2, atLeast: 2.4},
+	}
+	return c
+}
+
+// redisPairOf makes one way to lock and unlock a name.
+func redisPairOf(name, addr string) (pair func(name string) error, done func(), err error) {
+	ctx := context.Background()
+	switch name {
+	case redisFloor:
+		return rueidisFloor(addr)
+	case redisQueue:
+		return blpopQueue(addr)
+	case ours, oursNoHandOff:
+		locks, err := holdfast.Open(ctx, "redis://"+addr, &holdfast.Options{NoLocalHandOver: name == oursNoHandOff})
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(name string) error {
+			lease, err := locks.Acquire(ctx, name, nil)
+			if err != nil {
+				return err
+			}
+			return lease.Release(ctx)
+		}, func() { closeClient(locks) }, nil
+	case redisRueidis, redisRueidis2:
+		return rueidislockPair(addr, name == redisRueidis2)
+	}
+	client := goredis.NewClient(&goredis.Options{Addr: addr})
+	done = func() { _ = client.Close() }
+	switch name {
+	case redisGoFloor:
+		script := goredis.NewScript(compareAndDelete)
+		pair = func(name string) error {
+			if err := client.SetArgs(ctx, name, "owner", goredis.SetArgs{Mode: "NX", TTL: 30 * time.Second}).Err(); err != nil {
+				return err
+			}
+			return script.Run(ctx, client, []string{name}, "owner").Err()
+		}
+	case redisBSM:
+		locker := bsm.New(client)
+		pair = func(name string) error {
+			lock, err := locker.Obtain(ctx, name, 30*time.Second, &bsm.Options{RetryStrategy: bsm.LinearBackoff(time.Millisecond)})
+			if err != nil {
+				return err
+			}
+			return lock.Release(ctx)
+		}
+	case redisRedsync:
+		rs := redsync.New(redsyncredis.NewPool(client))
+		pair = func(name string) error {
+			m := rs.NewMutex(name, redsync.WithExpiry(30*time.Second), redsync.WithTries(100000), redsync.WithRetryDelay(time.Millisecond))
+			if err := m.Lock(); err != nil {
+				return err
+			}
+			_, err := m.Unlock()
+			return err
+		}
+	}
+	return pair, done, nil
+}
+
+func rueidisFloor(addr string) (func(string) error, func(), error) {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, script := context.Background(), rueidis.NewLuaScript(compareAndDelete)
+	return func(name string) error {
+		if err := client.Do(ctx, client.B().Set().Key(name).Value("owner").Nx().PxMilliseconds(30000).Build()).Error(); err != nil {
+			return err
+		}
+		return script.Exec(ctx, client, []string{name}, []string{"owner"}).Error()
+	}, client.Close, nil
+}
+
+func blpopQueue(addr string) (func(string) error, func(), error) {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx := context.Background()
+	// One token in the list; the first process puts it there.
+	made, err := client.Do(ctx, client.B().Setnx().Key("blpop/made").Value("1").Build()).AsInt64()
+	if err == nil && made == 1 {
+		err = client.Do(ctx, client.B().Lpush().Key("blpop").Element("token").Build()).Error()
+	}
+	return func(string) error {
+		if err := client.Do(ctx, client.B().Blpop().Key("blpop").Timeout(0).Build()).Error(); err != nil {
+			return err
+		}
+		return client.Do(ctx, client.B().Lpush().Key("blpop").Element("token").Build()).Error()
+	}, client.Close, err
+}
+
+func rueidislockPair(addr string, noLoop bool) (func(string) error, func(), error) {
+	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true},
+		KeyMajority:  1, KeyValidity: 30 * time.Second, NoLoopTracking: noLoop,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(name string) error {
+		for { // it now and then misses the wake-up of its own release, and would wait for ever
+			ctx, stop := context.WithTimeout(context.Background(), time.Second)
+			_, cancel, err := locker.WithContext(ctx, name)
+			if err == nil {
+				cancel()
+			}
+			stop()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				return err
+			}
+		}
+	}, locker.Close, nil
+}

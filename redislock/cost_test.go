@@ -1,0 +1,191 @@
+package redislock
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// commands tells how often the server ran each command, from within scripts too,
+// while f ran. An evalsha is one round trip.
+func commands(tb testing.TB, c rueidis.Client, f func()) map[string]int {
+	tb.Helper()
+	ctx := tb.Context()
+	if err := c.Do(ctx, c.B().ConfigResetstat().Build()).Error(); err != nil {
+		tb.Fatal(err)
+	}
+	f()
+	text, err := c.Do(ctx, c.B().Info().Section("commandstats").Build()).ToString()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	counts := map[string]int{}
+	for line := range strings.Lines(text) {
+		name, stats, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		calls := 0
+		if _, err := fmt.Sscanf(stats, "%d", &calls); !ok || err != nil {
+			continue
+		}
+		switch name {
+		case "info", "ping", "config|resetstat", "config", "hello", "client|setinfo", "client":
+			// Ours, and what the client does for each connection.
+		default:
+			counts[name] = calls
+		}
+	}
+	return counts
+}
+
+func expect(tb testing.TB, what string, got, want map[string]int) {
+	tb.Helper()
+	if !maps.Equal(got, want) {
+		tb.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// Uncontended, acquire and release are one round trip each, through the whole
+// client.
+func TestCostOfPair(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	locks, err := holdfast.New(server.open(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = locks.Close() })
+	got := commands(t, server.client(t), func() {
+		lease, err := locks.Acquire(t.Context(), "pair", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	expect(t, "a pair", got, map[string]int{"evalsha": 2, "get": 2, "exists": 1, "time": 1, "set": 2, "del": 1})
+}
+
+// A refused attempt is one round trip and writes nothing.
+func TestCostOfTry(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s, other := server.open(t), server.open(t)
+	ref := hold(t, s, t.Name())
+	got := commands(t, server.client(t), func() {
+		if _, status := try(t, other, t.Name()); status != driver.Held {
+			t.Errorf("status %d", status)
+		}
+	})
+	expect(t, "a refused attempt", got, map[string]int{"evalsha": 1, "get": 1, "exists": 1, "time": 1, "pttl": 1})
+	free(t, s, ref)
+}
+
+// A hand-over is one script call and one message, whether one waits or many.
+func TestCostOfHandOver(t *testing.T) {
+	t.Parallel()
+	for _, waiters := range []int{2, 200} {
+		server := ownServer(t)
+		s, other := server.open(t), server.open(t)
+		ref := hold(t, s, t.Name())
+		for range waiters {
+			enqueue(t, other, t.Name())
+		}
+		got := commands(t, server.client(t), func() { free(t, s, ref) })
+		expect(t, fmt.Sprintf("a hand-over with %d waiters", waiters), got,
+			map[string]int{"evalsha": 1, "get": 1, "time": 1, "hget": 1, "hdel": 1, "set": 2, "publish": 1})
+	}
+}
+
+// A beat of many places is one script call.
+func TestCostOfBeat(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s, other := server.open(t), server.open(t)
+	var places []driver.Ref
+	for i := range maxBatch {
+		name := fmt.Sprintf("%s/%d", t.Name(), i)
+		hold(t, s, name)
+		places = append(places, enqueue(t, other, name))
+	}
+	got := commands(t, server.client(t), func() {
+		for _, res := range other.Beat(t.Context(), places) {
+			if res.Status != driver.Waiting {
+				t.Fatalf("beat: %+v", res)
+			}
+		}
+	})
+	n := maxBatch // each reads its record, its number and its place
+	expect(t, "beats", got, map[string]int{"evalsha": 1, "time": 1, "get": n, "hget": 2 * n, "hset": n})
+}
+
+// A batch of renewals is one script call.
+func TestCostOfRenewal(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s := server.open(t)
+	var reqs []driver.RenewRequest
+	for i := range maxBatch {
+		ref := hold(t, s, fmt.Sprintf("%s/%d", t.Name(), i))
+		reqs = append(reqs, driver.RenewRequest{Ref: ref, TTL: request("").TTL})
+	}
+	got := commands(t, server.client(t), func() {
+		for _, res := range s.Renew(t.Context(), reqs) {
+			if res.Status != driver.Renewed {
+				t.Fatalf("renewal: %+v", res)
+			}
+		}
+	})
+	delete(got, "pexpire") // not for those that run as long, to the millisecond
+	expect(t, "renewals", got, map[string]int{"evalsha": 1, "get": maxBatch, "pttl": maxBatch})
+}
+
+// An uncontended hold is one small record, and a free name is nothing; what stays
+// is a counter of the bucket.
+func TestNothingStays(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s, other, c := server.open(t), server.open(t), server.client(t)
+	keys := func() (found []string) {
+		all, err := c.Do(t.Context(), c.B().Keys().Pattern("*").Build()).AsStrSlice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range all {
+			if !strings.HasPrefix(key, "hft:") {
+				found = append(found, key)
+			}
+		}
+		return found
+	}
+	ref := hold(t, s, t.Name())
+	if held := keys(); len(held) != 1 {
+		t.Fatalf("an uncontended hold is %v", held)
+	} else if text, err := c.Do(t.Context(), c.B().Get().Key(held[0]).Build()).ToString(); err != nil || len(text) > 128 {
+		t.Errorf("the record has %d bytes: %q, %v", len(text), text, err)
+	}
+	place := enqueue(t, other, t.Name())
+	free(t, s, ref)
+	free(t, other, place)
+	shared := request(t.Name())
+	shared.Mode = driver.Shared
+	reader, _ := ask(t, s, shared)
+	enqueue(t, other, t.Name())
+	free(t, s, reader)
+	if ok, err := other.Release(t.Context(), &driver.ReleaseRequest{Ref: enqueue(t, other, t.Name())}); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	r, err := s.Inspect(t.Context(), nameOf(t.Name()))
+	if err != nil || len(r.Holders) != 1 || len(r.Waiters) != 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	free(t, other, driver.Ref{Name: nameOf(t.Name()), Owner: r.Holders[0].Owner})
+	if left := keys(); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

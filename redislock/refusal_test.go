@@ -1,0 +1,214 @@
+package redislock
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// do runs a command as it would be typed.
+func do(tb testing.TB, c rueidis.Client, words ...string) rueidis.RedisResult {
+	tb.Helper()
+	return c.Do(tb.Context(), c.B().Arbitrary(words...).Build())
+}
+
+func must(tb testing.TB, c rueidis.Client, words ...string) {
+	tb.Helper()
+	if err := do(tb, c, words...).Error(); err != nil && !rueidis.IsRedisNil(err) {
+		tb.Fatalf("%v: %v", words, err)
+	}
+}
+
+// refuses asserts the kind of an attempt's error.
+func refuses(tb testing.TB, s *store, name string, want driver.Kind) {
+	tb.Helper()
+	res, err := s.Acquire(tb.Context(), request(name))
+	if err == nil {
+		tb.Errorf("status %d, want %v", res.Status, want)
+	} else if kind := s.Classify(err); kind != want {
+		tb.Errorf("%v, want %v: %v", kind, want, err)
+	}
+}
+
+// A key that is not ours is a conflict, alone and in a batch, and is never
+// touched.
+func TestForeignKeys(t *testing.T) {
+	t.Parallel()
+	server := sharedServer(t)
+	s, c := server.open(t), server.client(t)
+	for what, words := range map[string][]string{
+		"a list": {"RPUSH", "", "theirs"}, "a hash": {"HSET", "", "f", "theirs"}, "a text": {"SET", "", "theirs"},
+		"a text like ours": {"SET", "", "hf1 x theirs"}, "of a later version": {"SET", "", "hf2 x 1 2 3"},
+	} {
+		name := t.Name() + "/" + what
+		key := recordKey(tagOf(":"+name), ":"+name)
+		words[1] = key
+		must(t, c, words...)
+		before, _ := do(t, c, "DUMP", key).ToString()
+		refuses(t, s, name, driver.Conflict)
+		ref := driver.Ref{Name: nameOf(name), Owner: request("").Owner}
+		if ok, err := s.Release(t.Context(), &driver.ReleaseRequest{Ref: ref, Abandon: true}); ok {
+			t.Errorf("%s: released, %v", what, err)
+		}
+		if res := s.Renew(t.Context(), []driver.RenewRequest{{Ref: ref}})[0]; res.Status == driver.Renewed {
+			t.Errorf("%s: renewed", what)
+		}
+		answers := s.AcquireMany(t.Context(), []*driver.AcquireRequest{request(name), request(name + "/other")})
+		if kind := s.Classify(answers[0].Err); kind != driver.Conflict {
+			t.Errorf("%s, in a batch: %v, %v", what, kind, answers[0].Err)
+		}
+		if answers[1].Err != nil || answers[1].Status != driver.Granted {
+			t.Errorf("beside %s in a batch: %+v", what, answers[1])
+		}
+		if after, _ := do(t, c, "DUMP", key).ToString(); after != before {
+			t.Errorf("%s was changed", what)
+		}
+	}
+}
+
+// With a full memory nothing is granted anew, but holders renew, release and hand
+// over.
+func TestFullMemory(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s, c := server.open(t), server.client(t)
+	alone, wanted, place := hold(t, s, "alone"), hold(t, s, "wanted"), enqueue(t, s, "wanted")
+	must(t, c, "CONFIG", "SET", "maxmemory", "1")
+	refuses(t, s, "new", driver.Unavailable)
+	for _, ref := range []driver.Ref{alone, wanted} {
+		if res := s.Renew(t.Context(), []driver.RenewRequest{{Ref: ref, TTL: time.Hour}})[0]; res.Status != driver.Renewed {
+			t.Errorf("renewal: %+v", res)
+		}
+		free(t, s, ref)
+	}
+	res := s.Beat(t.Context(), []driver.Ref{place})[0]
+	if res.Status != driver.Granted {
+		t.Fatalf("beat: %+v", res)
+	}
+	if ok, err := s.Release(t.Context(), &driver.ReleaseRequest{Ref: place, Abandon: true}); !ok || err != nil {
+		t.Errorf("abandon: %t, %v", ok, err)
+	}
+	must(t, c, "CONFIG", "SET", "maxmemory", "0")
+	free(t, s, hold(t, s, "new"))
+}
+
+// A replica that refuses writes has not said that a lease is lost.
+func TestReadOnlyReplica(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s, c := server.open(t), server.client(t)
+	ref := hold(t, s, "held")
+	must(t, c, "REPLICAOF", "127.0.0.1", "1")
+	refuses(t, s, "new", driver.Unavailable)
+	res := s.Renew(t.Context(), []driver.RenewRequest{{Ref: ref, TTL: time.Hour}})[0]
+	if kind := s.Classify(res.Err); res.Err == nil || kind != driver.Unavailable {
+		t.Errorf("renewal: %+v is %v", res, kind)
+	}
+	if _, err := s.Release(t.Context(), &driver.ReleaseRequest{Ref: ref}); err == nil || s.Classify(err) != driver.Unavailable {
+		t.Errorf("release: %v", err)
+	}
+	must(t, c, "REPLICAOF", "NO", "ONE")
+	free(t, s, ref)
+}
+
+// A server that cannot save stops writes.
+func TestCannotSave(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t, "--save", "3600 100000", "--dbfilename", "taken")
+	if err := os.Mkdir(filepath.Join(server.dir, "taken"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s, c := server.open(t), server.client(t)
+	must(t, c, "SET", "something", "to save")
+	must(t, c, "BGSAVE")
+	until(t, "a save that fails", func() bool {
+		text, _ := do(t, c, "INFO", "persistence").ToString()
+		return strings.Contains(text, "rdb_last_bgsave_status:err")
+	})
+	refuses(t, s, "new", driver.Unavailable)
+}
+
+// A script of somebody else's that does not end keeps the server.
+func TestBusyServer(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t, "--lua-time-limit", "50")
+	s, c, killer := server.open(t), server.client(t), server.client(t)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Do(context.Background(), c.B().Eval().Script("while true do end").Numkeys(0).Build()).Error()
+	}()
+	until(t, "the server is busy", func() bool {
+		err := do(t, killer, "GET", "x").Error()
+		return err != nil && strings.HasPrefix(err.Error(), "BUSY")
+	})
+	refuses(t, s, "new", driver.Unavailable)
+	must(t, killer, "SCRIPT", "KILL")
+	<-ended
+	free(t, s, hold(t, s, "new"))
+}
+
+// leastRights is what an ACL user needs; docs/store-redis.md has it too.
+const leastRights = "~hf:* ~hfq:* ~hfh:* ~hft:* ~hfx:* &hfc:* +evalsha +eval +script|load +get +set +del +exists +time +pttl +pexpire " +
+	"+pexpireat +hget +hset +hdel +hgetall +type +publish +subscribe +unsubscribe +scan +info +config|get +hello +ping +select"
+
+func TestLeastRights(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	c := server.client(t)
+	must(t, c, strings.Fields("ACL SETUSER locker on >secret resetchannels -@all "+leastRights)...)
+	must(t, c, strings.Fields("ACL SETUSER reader on >secret ~* -@all +evalsha +eval +script|load +get +exists +info +config|get +hello +ping")...)
+	s := openAt(t, strings.Replace(server.url(), "//", "//locker:secret@", 1))
+	ref, place := hold(t, s, "name"), enqueue(t, s, "name")
+	if res := s.Renew(t.Context(), []driver.RenewRequest{{Ref: ref, TTL: time.Hour, Label: "new"}})[0]; res.Status != driver.Renewed {
+		t.Errorf("renewal: %+v", res)
+	}
+	if r, err := s.Inspect(t.Context(), ref.Name); err != nil || len(r.Holders) != 1 || len(r.Waiters) != 1 || r.Holders[0].Label != "new" {
+		t.Errorf("inspect: %+v, %v", r, err)
+	}
+	for r, err := range s.List(t.Context(), "") {
+		if err != nil || r.Name != "name" {
+			t.Errorf("list: %+v, %v", r, err)
+		}
+	}
+	if status, err := s.Break(t.Context(), &driver.BreakRequest{Name: ref.Name, Token: ref.Token, Reason: "test"}); status != driver.Marked {
+		t.Errorf("break: %d, %v", status, err)
+	}
+	free(t, s, ref)
+	free(t, s, place)
+	weak := openAt(t, strings.Replace(server.url(), "//", "//reader:secret@", 1))
+	refuses(t, weak, "name", driver.Denied)
+	u := strings.Replace(server.url(), "//", "//locker:s3cr3t@", 1)
+	if _, err := openURL(t.Context(), u); err == nil || classify(err) != driver.Denied || strings.Contains(err.Error(), "s3cr3t") {
+		t.Errorf("a wrong password: %v", err)
+	}
+}
+
+// The server has forgotten the scripts; nothing is lost by that.
+func TestForgottenScripts(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s, c := server.open(t), server.client(t)
+	flush := func() { must(t, c, "SCRIPT", "FLUSH") }
+	flush()
+	ref := hold(t, s, "name")
+	flush()
+	place := enqueue(t, s, "name")
+	flush()
+	if res := s.Renew(t.Context(), []driver.RenewRequest{{Ref: ref, TTL: time.Hour}})[0]; res.Status != driver.Renewed {
+		t.Errorf("renewal: %+v", res)
+	}
+	flush()
+	free(t, s, ref)
+	flush()
+	if res := s.Beat(t.Context(), []driver.Ref{place})[0]; res.Status != driver.Granted {
+		t.Errorf("beat: %+v", res)
+	}
+}

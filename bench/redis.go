@@ -257,8 +257,8 @@ func blpopQueue(addr string) (func(string) error, func(), error) {
 		err = client.Do(ctx, client.B().Lpush().Key("blpop").Element("token").Build()).Error()
 	}
 	return func(string) error {
-		if err := client.Do(ctx, client.B().Blpop().Key("blpop").Timeout(0).Build()).Error(); err != nil {
-			return err
+		if popErr := client.Do(ctx, client.B().Blpop().Key("blpop").Timeout(0).Build()).Error(); popErr != nil {
+			return popErr
 		}
 		return client.Do(ctx, client.B().Lpush().Key("blpop").Element("token").Build()).Error()
 	}, client.Close, err

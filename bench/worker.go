@@ -152,8 +152,8 @@ func work(kind, path, callers string) error {
 
 func pairOf(kind, path string) (pair func() error, done func(), err error) {
 	if name, ok := strings.CutPrefix(kind, "redis:"); ok {
-		pair, done, err := redisPairOf(name, path)
-		return func() error { return pair("contended") }, done, err
+		one, end, openErr := redisPairOf(name, path)
+		return func() error { return one("contended") }, end, openErr
 	}
 	switch kind {
 	case "raw":

@@ -34,6 +34,7 @@ var refusals = []struct {
 	{"NOAUTH ", driver.Denied},
 	{"WRONGPASS ", driver.Denied},
 	{"user executing the script can't", driver.Denied},
+	{"ACL failure in script", driver.Denied},
 	{"unknown command", driver.Unsupported},
 	{"Unknown Redis command called from script", driver.Unsupported},
 	{"LOADING ", driver.Unavailable},

@@ -56,7 +56,7 @@ func (s *store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 	return func(yield func(driver.Record, error) bool) {
 		seen := map[string]bool{} // a scan may give a key twice
 		for cursor := uint64(0); ; {
-			scan, err := prompt(ctx, func(ctx context.Context) (rueidis.ScanEntry, error) {
+			scan, err := prompt(ctx, &s.hands, func(ctx context.Context) (rueidis.ScanEntry, error) {
 				return s.client.Do(ctx, s.client.B().Scan().Cursor(cursor).Match("hf:{*").Count(page).Build()).AsScanEntry()
 			})
 			if err == nil {
@@ -104,15 +104,17 @@ func (s *store) read(ctx context.Context, keys []string) ([]record, error) {
 	if err != nil {
 		return nil, err
 	}
-	records := make([]record, len(keys))
-	for i := range records {
+	records := make([]record, 0, len(keys))
+	for i, key := range keys {
 		fields, err := messages[i].ToArray()
 		if err != nil {
 			return nil, err
 		}
+		r := record{}
 		if len(fields) > 0 {
-			records[i] = readRecord(keys[i], fields)
+			r = readRecord(key, fields)
 		}
+		records = append(records, r)
 	}
 	return records, nil
 }

@@ -2,9 +2,9 @@ package redislock
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -193,7 +193,7 @@ func TestDeadWaiters(t *testing.T) {
 	}
 	queue := "hfq:" + tagOf(":name") + "::name"
 	for i := range 900 { // as if nothing had been heard of them for long
-		seq := fmt.Sprint(i + 1)
+		seq := strconv.Itoa(i + 1)
 		text, err := do(t, c, "HGET", queue, seq).ToString()
 		f := strings.SplitN(text, " ", 8)
 		if err != nil || len(f) != 8 {

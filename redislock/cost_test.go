@@ -102,6 +102,17 @@ func TestCostOfHandOver(t *testing.T) {
 	}
 }
 
+// So is to line up behind others.
+func TestCostOfPlace(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s, other := server.open(t), server.open(t)
+	hold(t, s, t.Name())
+	enqueue(t, other, t.Name())
+	got := commands(t, server.client(t), func() { enqueue(t, other, t.Name()) })
+	expect(t, "a place", got, map[string]int{"evalsha": 1, "get": 1, "exists": 1, "time": 1, "hexists": 1, "hset": 1, "set": 1})
+}
+
 // A beat of many places is one script call.
 func TestCostOfBeat(t *testing.T) {
 	t.Parallel()

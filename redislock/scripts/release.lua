@@ -7,6 +7,28 @@ local call, sub = redis.call, string.sub
 
 local rarely
 
+-- handOver is the release to a next place that lives and asks for an exclusive
+-- hold: what drop and advance would do, in fewer steps. nil: it is another case, and nothing
+-- was done.
+local function handOver(rec, bucket, v, owner, token)
+  local head, tail, waiting, last, holder, held, _, expires, _, name = string.match(v, queued)
+  if holder ~= owner or token ~= '' and token ~= held or tonumber(expires) <= clock() then return end
+  local queue = 'hfq' .. sub(rec, 3)
+  local place = call('HGET', queue, head)
+  local heir, claim, client, alive, label = string.match(place or '', '^(%x+) x %d+ (%d+) (%x+) (%d+) %d+ (.*)$')
+  if not heir or tonumber(alive) <= now then return end
+  call('HDEL', queue, head, 'w' .. heir)
+  local minted = mint(bucket)
+  if waiting == '1' then
+    local text = 'hf1 x ' .. heir .. ' ' .. minted .. ' ' .. client .. ' ' .. label
+    call('SET', rec, name == '' and text or text .. '\n' .. name, 'PX', claim)
+  else
+    keepQueued(rec, head + 1, tail, waiting - 1, tonumber(last), heir, minted, client, now + claim * 1000, label, name)
+  end
+  redis.pcall('PUBLISH', 'hfc:' .. client, 'g ' .. heir .. ' ' .. minted .. ' ' .. claim)
+  return '1'
+end
+
 local function release(i)
   local rec, bucket, tomb = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
   local owner, token, keep, abandon = ARGV[4 * i - 3], ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
@@ -17,7 +39,7 @@ local function release(i)
       call('DEL', rec) -- that it is there says that it has not lapsed
       ended = '1'
     elseif sub(v, 1, 6) ~= 'hf1 x ' or keep ~= '0' then
-      ended = rarely(rec, bucket, v, owner, token, keep)
+      ended = keep == '0' and handOver(rec, bucket, v, owner, token) or rarely(rec, bucket, v, owner, token, keep)
     end
   end
   if abandon == '1' then

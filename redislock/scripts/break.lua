@@ -9,7 +9,7 @@ local token, owner, reason, force = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 
 local function is(h, field)
   if token ~= '' then return h.token == token end
-  return field == owner
+  return field == owner or owner == nobody and sub(field, 1, 1) == '-' -- released, and kept taken
 end
 
 local function seek(s)
@@ -17,11 +17,12 @@ local function seek(s)
     if is(s, s.owner) then return s, s.owner end
     return
   end
-  local all = call('HGETALL', holdersOf(rec))
+  local all, first, of = call('HGETALL', holdersOf(rec))
   for i = 1, #all, 2 do
     local h = readHolder(all[i + 1])
-    if is(h, all[i]) then return h, all[i] end
+    if is(h, all[i]) and (not first or tonumber(h.token) < tonumber(first.token)) then first, of = h, all[i] end
   end
+  return first, of
 end
 
 local s = open(rec, call('GET', rec))

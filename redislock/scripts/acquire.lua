@@ -4,6 +4,27 @@
 -- Answers: G token [ms], H or W and what look tells, X gone, C limit.
 local call, sub = redis.call, string.sub
 local client = ARGV[1]
+
+-- Most calls are one attempt at a free name. They end here, as to define the functions
+-- below would cost as much again.
+local first
+if #KEYS == 3 then
+  first = call('GET', KEYS[1])
+  if not first and sub(ARGV[4], 1, 1) == 'x' then
+    if call('EXISTS', KEYS[3]) == 1 then return { 'X' } end
+    local t = call('TIME')
+    local clock = t[1] * 1000000 + t[2]
+    local token = string.format('%.0f', clock)
+    local last = tonumber(call('SET', KEYS[2], token, 'GET') or 0)
+    if last >= clock then
+      token = string.format('%.0f', last + 1)
+      call('SET', KEYS[2], token)
+    end
+    call('SET', KEYS[1], 'hf1 x ' .. ARGV[2] .. ' ' .. token .. ' ' .. client .. ' ' .. ARGV[5], 'PX', ARGV[3])
+    return { 'G' .. token }
+  end
+end
+
 -- include clock.lua
 
 local rarely -- what a free name does not need
@@ -31,7 +52,8 @@ end
 local function attempt(i)
   local rec, bucket, tomb = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
   local owner, ttl, how, tail = ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i], ARGV[4 * i + 1]
-  local v = call('GET', rec)
+  local v = first
+  if v == nil then v = call('GET', rec) end
   if call('EXISTS', tomb) == 1 then return 'X' end
   if not v and sub(how, 1, 1) == 'x' then
     local token = mint(bucket)

@@ -3,6 +3,7 @@ package redislock
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,15 +104,15 @@ func (m *model) look() {
 
 // outline is what both stores must say of a name.
 func outline(r *driver.Record) string {
-	text := ""
+	var b strings.Builder
 	for _, h := range r.Holders {
-		text += fmt.Sprintf("%x %v %d %q %q; ", h.Owner[:2], h.Mode, h.Permits, h.Label, h.Broken)
+		fmt.Fprintf(&b, "%x %v %d %q %q; ", h.Owner[:2], h.Mode, h.Permits, h.Label, h.Broken)
 	}
-	text += "waiting: "
+	b.WriteString("waiting: ")
 	for _, w := range r.Waiters {
-		text += fmt.Sprintf("%x %v %d; ", w.Owner[:2], w.Mode, w.Permits)
+		fmt.Fprintf(&b, "%x %v %d; ", w.Owner[:2], w.Mode, w.Permits)
 	}
-	return text
+	return b.String()
 }
 
 func (m *model) same(what string, got, want any, err, wantErr error) {

@@ -36,9 +36,14 @@ help: ## show this list
 check: format-check vet arrows build cross lint ## what needs no server: format, vet, arrows, builds, lint (under a minute)
 
 .PHONY: test
-test: check ## check, then every test of every module with -race
+test: check servers ## check, then every test of every module with -race
 	go test -json -race -shuffle=on $(strip $(TESTFLAGS)) $(MODULES:%=%/...) \
 		| go run ./internal/testlog -allow .ci/skips$(if $(filter true 1,$(CI)), -strict)
+
+# Tests on real servers never skip: what is missing is installed (as root, from Debian's packages; none is started as a service).
+.PHONY: servers
+servers: ## install the servers that the tests start
+	@command -v redis-server >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server; }
 
 .PHONY: test-full
 test-full: export HOLDFAST_FULL := 1

@@ -45,7 +45,9 @@ type Client struct {
 
 	// life ends in Close: the parent of all waiting on behalf of the client.
 	life context.Context
-	end  context.CancelFunc
+	// always never ends: of requests to local stores, which answer at once.
+	always context.Context
+	end    context.CancelFunc
 	// Calls of users and what serves them; added to under mu, not after closed.
 	work sync.WaitGroup
 	// What the keeper starts; added to under mu, not after stopped.
@@ -103,6 +105,7 @@ func New(store driver.Store, opts *Options) (*Client, error) {
 	if err := c.opts.Require.check(c.props); err != nil {
 		return nil, c.errorf("open", "", ErrUnsupported, err)
 	}
+	c.always = context.Background()
 	c.life, c.end = context.WithCancel(context.Background())
 	c.keeper.init(c)
 	if s, ok := store.(driver.Signaler); ok {

@@ -207,7 +207,9 @@ type heldKey struct {
 }
 
 // leaseValues is the parent of a lease's context: the values of the acquire's
-// ctx and the lease itself, but neither cancellation nor deadline.
+// ctx and the lease itself, but neither cancellation nor deadline. (It saves what
+// context.WithoutCancel and WithValue would cost; package context asks a parent
+// for its own cancellation only if that has a Done.)
 type leaseValues struct {
 	parent context.Context
 	lease  *Lease
@@ -231,7 +233,7 @@ func newLease(h *hold, w *waiter, token uint64, now driver.Instant) *Lease {
 		l = new(Lease)
 	}
 	l.hold, l.token, l.key, l.renews, l.ttl, l.since = h, token, w.key, !w.ask.noRenew, w.ask.ttl, now
-	l.values = leaseValues{context.WithoutCancel(w.ctx), l}
+	l.values = leaseValues{w.ctx, l}
 	l.ctx, l.cancel = context.WithCancelCause(&l.values)
 	return l
 }

@@ -228,6 +228,10 @@ func (ln *line) await(w *waiter, wait time.Duration) (*Lease, error) {
 		defer timer.Stop()
 		end = timer.C
 	}
+	if end == nil && w.ctx.Done() == nil {
+		<-w.ready
+		return w.lease, w.err
+	}
 	select {
 	case <-w.ready:
 		return w.lease, w.err

@@ -60,11 +60,12 @@ func (c *Client) giveUp(ctx context.Context, h *hold, l *Lease) error {
 	defer c.work.Done()
 	l.endContext()
 
-	ctx = context.WithoutCancel(ctx)
 	if asking != nil || !c.props.Local {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, releaseBudget)
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), releaseBudget)
 		defer cancel()
+	} else {
+		ctx = c.always
 	}
 	settled(ctx, asking)
 	released, err := c.sendRelease(ctx, req)

@@ -58,6 +58,7 @@ func (k *keeper) place(a *alarm, p *place) {
 // an idle ring.
 func (k *keeper) set(a *alarm) {
 	if a.set {
+		k.heap[a.index].at = a.at
 		heap.Fix(&k.heap, a.index)
 	} else if a.at != never {
 		a.set = true
@@ -124,11 +125,13 @@ type due struct {
 func (k *keeper) collect(now driver.Instant) *due {
 	d := &due{renewals: map[int][]*hold{}, beats: map[int][]*place{}}
 	for len(k.heap) > 0 && k.heap[0].at <= now {
-		a := k.heap[0]
+		a := k.heap[0].alarm
+		if a.hold != nil {
+			k.dueHold(d, a.hold, now) // moves or removes it
+			continue
+		}
 		k.cancel(a)
 		switch {
-		case a.hold != nil:
-			k.dueHold(d, a.hold, now)
 		case a.place != nil:
 			shard := k.c.shard(a.place.ref())
 			d.beats[shard] = append(d.beats[shard], a.place)
@@ -313,8 +316,14 @@ func settled(ctx context.Context, asking <-chan struct{}) {
 	}
 }
 
-// alarms is a heap by time.
-type alarms []*alarm
+// alarms is a heap by time. The times lie beside each other, so that looking for
+// an alarm's place touches few alarms.
+type alarms []entry
+
+type entry struct {
+	at driver.Instant
+	*alarm
+}
 
 func (s alarms) Len() int           { return len(s) }
 func (s alarms) Less(i, j int) bool { return s[i].at < s[j].at }
@@ -326,13 +335,13 @@ func (s alarms) Swap(i, j int) {
 func (s *alarms) Push(x any) {
 	a := x.(*alarm) //nolint:errcheck,forcetypeassert // nothing else is pushed
 	a.index = len(*s)
-	*s = append(*s, a)
+	*s = append(*s, entry{a.at, a})
 }
 
 func (s *alarms) Pop() any {
 	last := len(*s) - 1
-	a := (*s)[last]
-	(*s)[last] = nil
+	a := (*s)[last].alarm
+	(*s)[last] = entry{}
 	*s = (*s)[:last]
 	return a
 }

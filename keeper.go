@@ -20,7 +20,8 @@ type keeper struct {
 	next  driver.Instant // when the timer is set for
 }
 
-// alarm is an entry of the heap: of a hold, a place, a waiter or a debt.
+// alarm is an entry of the heap: of a hold, a batch of renewals that is away, a
+// place, a waiter or a debt.
 type alarm struct {
 	at     driver.Instant
 	set    bool
@@ -29,6 +30,7 @@ type alarm struct {
 	place  *place
 	debt   *debt
 	waiter *waiter
+	batch  *batch
 }
 
 // init makes the timer; it is not set yet.
@@ -130,6 +132,8 @@ func (k *keeper) collect(now driver.Instant) *due {
 		}
 		k.cancel(a)
 		switch {
+		case a.batch != nil:
+			k.dueBatch(d, a.batch, now)
 		case a.place != nil:
 			shard := k.c.shard(a.place.ref())
 			d.beats[shard] = append(d.beats[shard], a.place)
@@ -151,10 +155,31 @@ func (k *keeper) dueHold(d *due, h *hold, now driver.Instant) {
 		d.byes = append(d.byes, k.c.expire(h))
 		return
 	}
+	k.cancel(&h.alarm) // its batch looks after the deadline
 	h.asking = make(chan struct{})
 	shard := k.c.shard(h.ref())
 	d.renewals[shard] = append(d.renewals[shard], h)
-	k.schedule(h) // for the deadline
+}
+
+// dueBatch loses the holds whose deadline passes while their batch is away.
+func (k *keeper) dueBatch(d *due, b *batch, now driver.Instant) {
+	for _, h := range b.holds {
+		if !h.ended && now >= driver.Instant(h.deadline.Load()) {
+			d.byes = append(d.byes, k.c.expire(h))
+		}
+	}
+	k.watch(b)
+}
+
+// watch sets the batch's alarm to the first deadline of its holds.
+func (k *keeper) watch(b *batch) {
+	b.alarm.batch, b.alarm.at = b, never
+	for _, h := range b.holds {
+		if !h.ended {
+			b.alarm.at = min(b.alarm.at, driver.Instant(h.deadline.Load()))
+		}
+	}
+	k.set(&b.alarm)
 }
 
 // send starts what is due, each batch on its own goroutine.
@@ -164,8 +189,11 @@ func (d *due) send(c *Client) {
 		slices.SortStableFunc(holds, func(a, b *hold) int { return cmp.Compare(b.travelsWith(), a.travelsWith()) })
 		for len(holds) > 0 {
 			n := batchSize(c.maxBatch, holds)
-			batch := holds[:n]
-			c.keeping.Go(func() { c.renew(batch) })
+			b := &batch{holds: holds[:n]}
+			c.mu.Lock()
+			c.keeper.watch(b)
+			c.mu.Unlock()
+			c.keeping.Go(func() { c.renew(b) })
 			holds = holds[n:]
 		}
 	}

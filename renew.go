@@ -28,8 +28,16 @@ func (h *hold) travelsWith() int {
 	return h.batchCap
 }
 
+// batch is renewals that travel together. While it is away, its alarm stands for
+// those of its holds: so a burst of renewals moves few alarms.
+type batch struct {
+	holds []*hold
+	alarm alarm
+}
+
 // renew sends one batch of renewals.
-func (c *Client) renew(batch []*hold) {
+func (c *Client) renew(b *batch) {
+	batch := b.holds
 	ttl := MaxTTL
 	reqs := make([]driver.RenewRequest, len(batch))
 	c.mu.Lock()
@@ -48,15 +56,16 @@ func (c *Client) renew(batch []*hold) {
 	sent := driver.Now()
 	results := c.store.Renew(ctx, reqs)
 	cancel()
-	c.noteRenewals(batch, reqs, results, sent)
+	c.noteRenewals(b, reqs, results, sent)
 }
 
-func (c *Client) noteRenewals(batch []*hold, reqs []driver.RenewRequest, results []driver.RenewResult, sent driver.Instant) {
+func (c *Client) noteRenewals(b *batch, reqs []driver.RenewRequest, results []driver.RenewResult, sent driver.Instant) {
 	var byes []*farewell
 	var news []renewal
 	c.mu.Lock()
+	c.keeper.cancel(&b.alarm)
 	now := driver.Now()
-	for i, h := range batch {
+	for i, h := range b.holds {
 		res := results[i]
 		close(h.asking)
 		h.asking = nil
@@ -68,7 +77,7 @@ func (c *Client) noteRenewals(batch []*hold, reqs []driver.RenewRequest, results
 		}
 		if res.Err != nil {
 			h.retry(now)
-			h.batchCap = max(1, len(batch)/4)
+			h.batchCap = max(1, len(b.holds)/4)
 			c.keeper.schedule(h)
 			continue
 		}

@@ -58,7 +58,7 @@ type Store interface {
 	// is not this owner's. The answers are in the order of the requests and as
 	// many. One slow grant may delay the others of the call, so package
 	// holdfast never mixes shards (see [Sharder]) and re-sends late batches in
-	// halves. When ctx ends, what was not answered yet carries an error. A store
+	// smaller ones. When ctx ends, what was not answered yet carries an error. A store
 	// whose grants live by a session may answer from what it knows of the
 	// session, if nothing but its end or a signal can end the grant.
 	Renew(ctx context.Context, reqs []RenewRequest) []RenewResult

@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"log/slog"
 	"strings"
 	"sync"
@@ -180,7 +181,19 @@ func (s *story) of(token uint64) (events []holdfast.Event) {
 // check compares the kinds of the events of a token with what they must be.
 func (s *story) check(tb testing.TB, token uint64, kinds string) []holdfast.Event {
 	tb.Helper()
-	events := s.of(token)
+	return checkKinds(tb, s.of(token), kinds)
+}
+
+// checkOnly is check for the events of one kind: of those that different
+// goroutines tell no order is promised.
+func (s *story) checkOnly(tb testing.TB, kind holdfast.EventKind, kinds string) []holdfast.Event {
+	tb.Helper()
+	events := slices.DeleteFunc(s.of(0), func(e holdfast.Event) bool { return e.Kind != kind })
+	return checkKinds(tb, events, kinds)
+}
+
+func checkKinds(tb testing.TB, events []holdfast.Event, kinds string) []holdfast.Event {
+	tb.Helper()
 	names := make([]string, len(events))
 	for i, e := range events {
 		names[i] = e.Kind.String()

@@ -35,7 +35,11 @@ func (k EventKind) String() string {
 }
 
 // Every lease that was told as acquired or handed over is told as lost or
-// released once, in this order.
+// released once, in this order. EventAcquired, EventHandedOver and EventRefused
+// are told on the caller's goroutine, before the acquire returns.
+// EventAbandoned is told by another one, when the store has answered: attempts
+// are undone at once, so it may come before or after the event of the acquire
+// that made the attempt, which may also have gone on and succeeded.
 
 // Event tells a hook what happened, for logs, metrics and traces. Fields that
 // do not concern the kind are zero.

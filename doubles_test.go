@@ -3,8 +3,8 @@ package holdfast_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"

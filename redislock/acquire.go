@@ -28,12 +28,7 @@ func (s *store) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) 
 			answers[i].Err = err
 			continue
 		}
-		text, textErr := texts[i].ToString()
-		if textErr != nil {
-			answers[i].Err = textErr
-			continue
-		}
-		answers[i].AcquireResult, answers[i].Err = readAcquire(text, req)
+		answers[i].AcquireResult, answers[i].Err = readAcquire(texts[i].Text, req)
 	}
 	if !listening {
 		s.listenThenLook(ctx, reqs, answers)
@@ -123,9 +118,9 @@ func cutKind(text string) (kind byte, rest string) {
 // batch, or nothing that we know.
 func strange(text string) error {
 	if reason, ok := strings.CutPrefix(text, "!"); ok {
-		return serverError(reason)
+		return ServerError(reason)
 	}
-	return serverError("ERR a script of ours answered " + strconv.Quote(text))
+	return ServerError("ERR a script of ours answered " + strconv.Quote(text))
 }
 
 // readGrant reads "token" of a new grant or "token ms" of one that there was.

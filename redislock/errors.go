@@ -13,11 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// serverError is a refusal of one request of a batch.
-type serverError string
-
-func (e serverError) Error() string { return string(e) }
-
 // notSent is an error of a ctx that had ended before anything was sent.
 func notSent(err error) error { return &driver.Failure{Kind: driver.Canceled, Err: err} }
 
@@ -80,11 +75,11 @@ func classify(err error) driver.Kind {
 
 // refusal is what the server itself answered.
 func refusal(err error) (string, bool) {
-	if e, ok := errors.AsType[*rueidis.RedisError](err); ok && e != rueidis.Nil {
-		return e.Error(), true
-	}
-	if e, ok := errors.AsType[serverError](err); ok {
+	if e, ok := errors.AsType[ServerError](err); ok {
 		return string(e), true
+	}
+	if e, ok := errors.AsType[*rueidis.RedisError](err); ok && !e.IsNil() { // of a dial
+		return e.Error(), true
 	}
 	return "", false
 }
@@ -98,4 +93,9 @@ func otherKind(limit string, asked int) error {
 		return "a semaphore of " + limit
 	}
 	return &driver.Failure{Kind: driver.Conflict, Err: fmt.Errorf("the name is %s, not %s", kind(limit), kind(strconv.Itoa(asked)))}
+}
+
+func unknownScript(err error) bool {
+	e, ok := err.(ServerError) //nolint:errorlint // a Link gives it bare
+	return ok && strings.HasPrefix(string(e), "NOSCRIPT")
 }

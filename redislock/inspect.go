@@ -2,10 +2,9 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
-
-	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -16,20 +15,18 @@ func (s *store) Break(ctx context.Context, req *driver.BreakRequest) (driver.Bre
 		force = "1"
 	}
 	keys := []string{recordKey(tag, req.Name.Key), bucketKey(tag)}
-	messages, err := s.answers(ctx, breakScript, 1, keys, []string{tokenText(req.Token), ownerText(&req.Owner), oneLine(req.Reason), force})
+	replies, err := s.answers(ctx, breakScript, 1, keys, []string{tokenText(req.Token), ownerText(&req.Owner), oneLine(req.Reason), force})
 	if err != nil {
 		return 0, err
 	}
-	switch text, err := messages[0].ToString(); {
-	case err != nil:
-		return 0, err
-	case text == "M":
+	switch text := replies[0].Text; text {
+	case "M":
 		return driver.Marked, nil
-	case text == "F":
+	case "F":
 		return driver.Freed, nil
-	case text == "N":
+	case "N":
 		return driver.NotHeld, nil
-	case text == "X":
+	case "X":
 		return driver.Mismatch, nil
 	default:
 		return 0, strange(text)
@@ -43,34 +40,55 @@ func (s *store) Inspect(ctx context.Context, n driver.Name) (driver.Record, erro
 	}
 	r := records[0]
 	if r.foreign {
-		return driver.Record{}, &driver.Failure{Kind: driver.Conflict, Err: serverError("the key of the name holds no record of ours")}
+		return driver.Record{}, &driver.Failure{Kind: driver.Conflict, Err: ServerError("the key of the name holds no record of ours")}
 	}
 	r.Name = n.Full
 	return r.Record, nil
 }
 
 // page is how many keys one step of a listing looks at.
-const page = 500
+const page = "500"
 
 func (s *store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
 		seen := map[string]bool{} // a scan may give a key twice
-		for cursor := uint64(0); ; {
-			scan, err := prompt(ctx, &s.hands, func(ctx context.Context) (rueidis.ScanEntry, error) {
-				return s.client.Do(ctx, s.client.B().Scan().Cursor(cursor).Match("hf:{*").Count(page).Build()).AsScanEntry()
-			})
+		masters, err := s.link.Masters(ctx)
+		for _, node := range masters {
 			if err == nil {
-				err = s.listPage(ctx, prefix, scan.Elements, seen, yield)
+				err = s.listNode(ctx, node, prefix, seen, yield)
 			}
-			if err != nil {
-				if !isStop(err) {
-					yield(driver.Record{}, err)
-				}
-				return
-			}
-			if cursor = scan.Cursor; cursor == 0 {
-				return
-			}
+		}
+		if err != nil && !isStop(err) {
+			yield(driver.Record{}, err)
+		}
+	}
+}
+
+// listNode yields the names on one node.
+func (s *store) listNode(ctx context.Context, node Node, prefix string, seen map[string]bool, yield func(driver.Record, error) bool) error {
+	for cursor := "0"; ; {
+		if err := ctx.Err(); err != nil {
+			return notSent(err)
+		}
+		scan, err := prompt(ctx, &s.hands, func(ctx context.Context) (Reply, error) {
+			r := node.Do(ctx, command("SCAN", cursor, "MATCH", "hf:{*", "COUNT", page))[0]
+			return r, r.Err
+		})
+		if err != nil {
+			return err
+		}
+		if len(scan.List) != 2 {
+			return errors.New("redis: a strange answer to SCAN")
+		}
+		var keys []string
+		for _, key := range scan.List[1].List {
+			keys = append(keys, key.Text)
+		}
+		if err := s.listPage(ctx, prefix, keys, seen, yield); err != nil {
+			return err
+		}
+		if cursor = scan.List[0].Text; cursor == "0" {
+			return nil
 		}
 	}
 }
@@ -100,18 +118,14 @@ func (s *store) listPage(ctx context.Context, prefix string, keys []string, seen
 
 // read reads the records under some keys.
 func (s *store) read(ctx context.Context, keys []string) ([]record, error) {
-	messages, err := s.answers(ctx, inspectScript, len(keys), keys, nil)
+	replies, err := s.answers(ctx, inspectScript, len(keys), keys, nil)
 	if err != nil {
 		return nil, err
 	}
 	records := make([]record, 0, len(keys))
 	for i, key := range keys {
-		fields, err := messages[i].ToArray()
-		if err != nil {
-			return nil, err
-		}
 		r := record{}
-		if len(fields) > 0 {
+		if fields := replies[i].List; len(fields) > 0 {
 			r = readRecord(key, fields)
 		}
 		records = append(records, r)

@@ -5,37 +5,32 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-go/holdfast/driver"
 )
 
 // probe asks the server about itself, teaches it the scripts, and states what
 // can be promised, in one round trip.
 func (s *store) probe(ctx context.Context, opts *Options) error {
-	b := s.client.B()
-	commands := rueidis.Commands{
-		b.Info().Build(),
-		b.ConfigGet().Parameter("appendfsync").Build(),
-		b.ConfigGet().Parameter("maxmemory-policy").Build(),
+	commands := []Command{
+		command("INFO"),
+		command("CONFIG", "GET", "appendfsync"),
+		command("CONFIG", "GET", "maxmemory-policy"),
 	}
 	for _, sc := range scripts {
-		commands = append(commands, b.ScriptLoad().Script(sc.text).Build())
+		commands = append(commands, command("SCRIPT", "LOAD", sc.text))
 	}
-	results, err := prompt(ctx, &s.hands, func(ctx context.Context) ([]rueidis.RedisResult, error) {
-		return s.client.DoMulti(ctx, commands...), nil
-	})
+	replies, err := s.send(ctx, commands...)
 	if err != nil {
 		return err
 	}
-	for i, res := range results {
+	for i := range replies {
 		// INFO and CONFIG may be forbidden; a script may be taught later, with its
 		// first call.
-		if err := res.Error(); err != nil && (s.Classify(err) != driver.Denied && s.Classify(err) != driver.Unsupported || i > 2) {
+		if err := replies[i].Err; err != nil && (s.Classify(err) != driver.Denied && s.Classify(err) != driver.Unsupported || i > 2) {
 			return err
 		}
 	}
-	found := settings{info: infoOf(results[0]), fsync: configOf(results[1]), policy: configOf(results[2])}
+	found := settings{info: infoOf(replies[0].Text), fsync: configOf(&replies[1]), policy: configOf(&replies[2])}
 	if found.info["cluster_enabled"] == "1" {
 		return &driver.Failure{Kind: driver.Unsupported, Err: errors.New("redis: the server is part of a cluster, which redis:// does not speak to")}
 	}
@@ -75,11 +70,7 @@ func (f *settings) judge(opts *Options) (class driver.Class, warnings []string) 
 	return driver.ClassC, warnings
 }
 
-func infoOf(res rueidis.RedisResult) map[string]string {
-	text, err := res.ToString()
-	if err != nil {
-		return nil
-	}
+func infoOf(text string) map[string]string {
 	info := map[string]string{}
 	for line := range strings.Lines(text) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
@@ -89,10 +80,9 @@ func infoOf(res rueidis.RedisResult) map[string]string {
 	return info
 }
 
-// configOf is the one value of a CONFIG GET.
-func configOf(res rueidis.RedisResult) string {
-	values, _ := res.AsStrMap() // forbidden: not told
-	for _, value := range values {
+// configOf is the one value of a CONFIG GET, "" if it is not told.
+func configOf(r *Reply) string {
+	for _, value := range r.pairs() {
 		return value
 	}
 	return ""

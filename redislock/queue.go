@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-go/holdfast/driver"
 )
 
@@ -26,12 +24,7 @@ func (s *store) Beat(ctx context.Context, places []driver.Ref) []driver.BeatResu
 		if results[i].Err = err; err != nil {
 			continue
 		}
-		text, err := texts[i].ToString()
-		if err != nil {
-			results[i].Err = err
-			continue
-		}
-		results[i] = readBeat(text)
+		results[i] = readBeat(texts[i].Text)
 	}
 	return results
 }
@@ -121,18 +114,14 @@ func (e *ears) listen() {
 	pause := deafFirst
 	heard := false
 	for e.life.Err() == nil {
-		ctx := rueidis.WithOnSubscriptionHook(e.life, func(sub rueidis.PubSubSubscription) {
-			if sub.Kind != "subscribe" {
-				return
-			}
+		ready := func() {
 			if pause = deafFirst; heard {
 				e.tell(driver.Signal{Kind: driver.MissedSignal})
 			}
 			heard = true
 			e.settle()
-		})
-		c := e.s.client
-		_ = c.Receive(ctx, c.B().Subscribe().Channel(channelOf(e.s.id)).Build(), e.hear) // made anew, whatever it was
+		}
+		_ = e.s.link.Subscribe(e.life, channelOf(e.s.id), false, ready, e.hear) // made anew, whatever it was
 		e.settle()
 		heard = true // whatever comes now may have come before
 		timer := time.NewTimer(pause)
@@ -141,30 +130,16 @@ func (e *ears) listen() {
 		case <-timer.C:
 		case <-e.life.Done():
 			timer.Stop()
-			e.unsubscribe()
 		}
 	}
 }
 
 func (e *ears) settle() { e.first.Do(func() { close(e.tried) }) }
 
-// unsubscribe leaves a client that goes on without us as it was.
-func (e *ears) unsubscribe() {
-	if e.s.own {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	c := e.s.client
-	_, _ = prompt(ctx, &e.s.hands, func(ctx context.Context) (bool, error) { // if it fails, the connection is gone
-		return true, c.Do(ctx, c.B().Unsubscribe().Channel(channelOf(e.s.id)).Build()).Error()
-	})
-}
-
 // hear takes one message: "g owner token ms" a grant, "b owner reason" a break,
 // "l owner reason" a break by force.
-func (e *ears) hear(m rueidis.PubSubMessage) {
-	f := strings.SplitN(m.Message, " ", 3)
+func (e *ears) hear(message string) {
+	f := strings.SplitN(message, " ", 3)
 	if len(f) < 3 || len(f[1]) != 2*len(driver.Owner{}) {
 		return
 	}

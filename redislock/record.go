@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-go/holdfast/driver"
 )
 
@@ -37,16 +35,14 @@ func modeOf(kind string) driver.Mode {
 }
 
 // readRecord reads {clock, record, PTTL, queue fields, holder fields}.
-func readRecord(key string, fields []rueidis.RedisMessage) record {
+func readRecord(key string, fields []Reply) record {
 	r := record{foreign: true}
 	if len(fields) < 3 {
 		return r
 	}
-	clock, _ := fields[0].ToString()
-	now, err := strconv.ParseInt(clock, 10, 64)
-	text, textErr := fields[1].ToString()
-	pttl, pttlErr := fields[2].AsInt64()
-	if err != nil || textErr != nil || pttlErr != nil {
+	now, err := strconv.ParseInt(fields[0].Text, 10, 64)
+	text, pttl := fields[1].Text, fields[2].Int
+	if err != nil {
 		return r
 	}
 	var name string
@@ -54,7 +50,7 @@ func readRecord(key string, fields []rueidis.RedisMessage) record {
 	case strings.HasPrefix(text, "hf1 x "):
 		name = r.readSimple(text[len("hf1 x "):], now, pttl)
 	case strings.HasPrefix(text, "hf1 q ") && len(fields) == 5:
-		name = r.readFull(text[len("hf1 q "):], now, fields[3], fields[4])
+		name = r.readFull(text[len("hf1 q "):], now, &fields[3], &fields[4])
 	}
 	if r.foreign {
 		return r
@@ -84,7 +80,7 @@ func (r *record) readSimple(text string, now, pttl int64) (name string) {
 }
 
 // readFull reads the other form.
-func (r *record) readFull(text string, now int64, queue, holders rueidis.RedisMessage) (name string) {
+func (r *record) readFull(text string, now int64, queue, holders *Reply) (name string) {
 	lines := strings.SplitN(text, "\n", 4)
 	if len(lines) < 4 {
 		return ""
@@ -116,9 +112,8 @@ func (r *record) readFull(text string, now int64, queue, holders rueidis.RedisMe
 	return lines[3]
 }
 
-func (r *record) readHolders(holders rueidis.RedisMessage, mode driver.Mode, now int64) {
-	all, _ := holders.AsStrMap()
-	for owner, text := range all {
+func (r *record) readHolders(holders *Reply, mode driver.Mode, now int64) {
+	for owner, text := range holders.pairs() {
 		if h, ok := readHolder(owner, text, mode, now); ok && h.Left > 0 {
 			r.Holders = append(r.Holders, h)
 		}
@@ -151,10 +146,9 @@ func readHolder(owner, text string, mode driver.Mode, now int64) (h driver.Holde
 	return h, true
 }
 
-func (r *record) readWaiters(queue rueidis.RedisMessage, now int64) {
-	all, _ := queue.AsStrMap()
+func (r *record) readWaiters(queue *Reply, now int64) {
 	places := map[int]driver.Waiter{}
-	for field, text := range all {
+	for field, text := range queue.pairs() {
 		seq, err := strconv.Atoi(field)
 		if err != nil { // an index of them by owner
 			continue

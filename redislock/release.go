@@ -31,10 +31,8 @@ func (s *store) ReleaseMany(ctx context.Context, reqs []*driver.ReleaseRequest) 
 		if answers[i].Err = err; err != nil {
 			continue
 		}
-		switch text, err := texts[i].ToString(); {
-		case err != nil:
-			answers[i].Err = err
-		case text == "1", text == "0":
+		switch text := texts[i].Text; text {
+		case "1", "0":
 			answers[i].Released = text == "1"
 		default:
 			answers[i].Err = strange(text)
@@ -56,12 +54,7 @@ func (s *store) Renew(ctx context.Context, reqs []driver.RenewRequest) []driver.
 		if results[i].Err = err; err != nil {
 			continue
 		}
-		text, err := texts[i].ToString()
-		if err != nil {
-			results[i].Err = err
-			continue
-		}
-		results[i] = readRenew(text)
+		results[i] = readRenew(texts[i].Text)
 	}
 	return results
 }

@@ -6,12 +6,11 @@ import (
 	"embed"
 	"encoding/hex"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 //go:embed scripts/*.lua
@@ -57,28 +56,43 @@ func include(file string) string {
 }
 
 // call runs a script once. If the server does not know it (surely nothing was
-// done then) it goes again with its text.
-func (s *store) call(ctx context.Context, sc *script, keys, args []string) ([]rueidis.RedisMessage, error) {
+// done then) it goes again with its text. The first of keys decides the node.
+func (s *store) call(ctx context.Context, sc *script, keys, args []string) ([]Reply, error) {
+	words := make([]string, 0, 3+len(keys)+len(args))
+	words = append(append(append(words, "EVALSHA", sc.sha, strconv.Itoa(len(keys))), keys...), args...)
+	eval := Command{Words: words, Key: 3}
+	reply, err := s.send(ctx, eval)
+	if err == nil && unknownScript(reply[0].Err) {
+		words[0], words[1] = "EVAL", sc.text
+		reply, err = s.send(ctx, eval)
+	}
+	if err == nil {
+		err = reply[0].Err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return reply[0].List, nil
+}
+
+// send sends commands in one flush. Its error means that none is answered; each
+// reply may have one of its own.
+func (s *store) send(ctx context.Context, commands ...Command) ([]Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
-	return prompt(ctx, &s.hands, func(ctx context.Context) ([]rueidis.RedisMessage, error) {
-		b := s.client.B()
-		res := s.client.Do(ctx, b.Evalsha().Sha1(sc.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
-		if e, ok := rueidis.IsRedisErr(res.Error()); ok && e.IsNoScript() {
-			res = s.client.Do(ctx, b.Eval().Script(sc.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
-		}
-		return res.ToArray()
+	return prompt(ctx, &s.hands, func(ctx context.Context) ([]Reply, error) {
+		return s.link.Do(ctx, commands...), nil
 	})
 }
 
-// answers runs a script that answers each of n requests with a text.
-func (s *store) answers(ctx context.Context, sc *script, n int, keys, args []string) ([]rueidis.RedisMessage, error) {
-	messages, err := s.call(ctx, sc, keys, args)
-	if err == nil && len(messages) != n {
+// answers runs a script that answers each of n requests.
+func (s *store) answers(ctx context.Context, sc *script, n int, keys, args []string) ([]Reply, error) {
+	replies, err := s.call(ctx, sc, keys, args)
+	if err == nil && len(replies) != n {
 		err = errors.New("redis: a script of ours gave a strange answer") // it may have done its work
 	}
-	return messages, err
+	return replies, err
 }
 
 // prompt returns as soon as ctx ends, which the client does not do while it

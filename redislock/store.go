@@ -35,10 +35,9 @@ type Options struct {
 // store is one client of the server. Its id names the channel on which it is
 // told of grants.
 type store struct {
-	client rueidis.Client
-	own    bool // made from a URL: closed by Close
-	id     string
-	props  driver.Properties
+	link  Link
+	id    string
+	props driver.Properties
 
 	ears  ears
 	hands hands
@@ -58,25 +57,30 @@ const setUp = 5 * time.Second
 // New makes a store over a client of the user's, which stays open when the store
 // is closed. It asks the server for its settings. opts may be nil.
 func New(client rueidis.Client, opts *Options) (driver.Store, error) {
+	return Over(&rueidisLink{client: client}, opts)
+}
+
+// Over is [New] for other client libraries. Closing the store closes the link.
+func Over(link Link, opts *Options) (driver.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), setUp)
 	defer cancel()
-	s, err := newStore(ctx, client, opts)
+	s, err := newStore(ctx, link, opts)
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func newStore(ctx context.Context, client rueidis.Client, opts *Options) (*store, error) {
+func newStore(ctx context.Context, link Link, opts *Options) (*store, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	if client.Mode() != rueidis.ClientModeStandalone {
-		return nil, &driver.Failure{Kind: driver.Unsupported, Err: errors.New("redis: a client of " + string(client.Mode()) + " is not supported")}
+	if link.Mode() != Single {
+		return nil, &driver.Failure{Kind: driver.Unsupported, Err: errors.New("redis: Sentinel and Cluster are not supported")}
 	}
 	var id [8]byte
 	rand.Read(id[:])
-	s := &store{client: client, id: hex.EncodeToString(id[:])}
+	s := &store{link: link, id: hex.EncodeToString(id[:])}
 	s.ears.init(s)
 	s.hands.init()
 	if err := s.probe(ctx, opts); err != nil {
@@ -91,9 +95,7 @@ func (s *store) Properties() driver.Properties { return s.props }
 func (s *store) Close() error {
 	s.ears.close()
 	s.hands.close()
-	if s.own {
-		s.client.Close()
-	}
+	s.link.Close()
 	return nil
 }
 

@@ -35,16 +35,18 @@ func open(ctx context.Context, u *url.URL, _ *driver.OpenOptions) (driver.Store,
 	}
 	ctx, cancel := context.WithTimeout(ctx, setUp)
 	defer cancel()
+	link := &rueidisLink{own: true}
+	link.countDials(option)
 	client, err := dial(ctx, option)
 	if err != nil {
 		return nil, openError(err)
 	}
-	s, err := newStore(ctx, client, opts)
+	link.client = client
+	s, err := newStore(ctx, link, opts)
 	if err != nil {
 		client.Close()
 		return nil, openError(err)
 	}
-	s.own = true
 	return s, nil
 }
 

@@ -1,0 +1,173 @@
+package redislock
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync/atomic"
+
+	"github.com/redis/rueidis"
+)
+
+// rueidisLink is a Link over a client of rueidis, which repeats by itself only
+// commands that are marked as read-only; none of ours is.
+type rueidisLink struct {
+	client rueidis.Client
+	own    bool // made from a URL
+	dials  atomic.Uint64
+}
+
+// countDials makes the client dial in a way that is counted.
+func (l *rueidisLink) countDials(option *rueidis.ClientOption) {
+	option.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
+		l.dials.Add(1)
+		if cfg == nil {
+			return d.DialContext(ctx, "tcp", addr)
+		}
+		return (&tls.Dialer{NetDialer: d, Config: cfg}).DialContext(ctx, "tcp", addr)
+	}
+}
+
+// The kinds of subscriptions, as the server calls them.
+const (
+	plainKind   = "subscribe"
+	shardedKind = "ssubscribe"
+)
+
+func (l *rueidisLink) Do(ctx context.Context, commands ...Command) []Reply {
+	return doRueidis(ctx, l.client, commands)
+}
+
+func doRueidis(ctx context.Context, client rueidis.Client, commands []Command) []Reply {
+	b := client.B()
+	if len(commands) == 1 {
+		return []Reply{resultReply(client.Do(ctx, completed(b, &commands[0])))}
+	}
+	all := make(rueidis.Commands, len(commands))
+	for i := range commands {
+		all[i] = completed(b, &commands[i])
+	}
+	replies := make([]Reply, len(commands))
+	for i, res := range client.DoMulti(ctx, all...) {
+		replies[i] = resultReply(res)
+	}
+	return replies
+}
+
+func completed(b rueidis.Builder, c *Command) rueidis.Completed {
+	if c.Key == 0 {
+		return b.Arbitrary(c.Words...).Build()
+	}
+	return b.Arbitrary(c.Words[:c.Key]...).Keys(c.Words[c.Key]).Args(c.Words[c.Key+1:]...).Build()
+}
+
+func resultReply(res rueidis.RedisResult) Reply {
+	m, err := res.ToMessage()
+	if err != nil {
+		return errorReply(err)
+	}
+	return messageReply(&m)
+}
+
+func errorReply(err error) Reply {
+	e, ok := errors.AsType[*rueidis.RedisError](err)
+	switch {
+	case !ok:
+		return Reply{Err: err}
+	case e.IsNil():
+		return Reply{Null: true}
+	}
+	return Reply{Err: ServerError(e.Error())}
+}
+
+func messageReply(m *rueidis.RedisMessage) (r Reply) {
+	switch {
+	case m.IsInt64():
+		r.Int, _ = m.ToInt64() // it is one
+	case m.IsArray():
+		all, _ := m.ToArray()
+		r.List = make([]Reply, len(all))
+		for i := range all {
+			r.List[i] = messageReply(&all[i])
+		}
+	case m.IsMap():
+		all, _ := m.ToMap()
+		for key := range all {
+			value := all[key]
+			r.List = append(r.List, Reply{Text: key}, messageReply(&value))
+		}
+	default:
+		text, err := m.ToString()
+		if err != nil {
+			return errorReply(err)
+		}
+		r.Text = text
+	}
+	return r
+}
+
+func (l *rueidisLink) Masters(context.Context) ([]Node, error) {
+	return []Node{&rueidisNode{l.client, ""}}, nil
+}
+
+// rueidisNode is one node that the client knows.
+type rueidisNode struct {
+	client rueidis.Client
+	addr   string
+}
+
+func (n *rueidisNode) Do(ctx context.Context, commands ...Command) []Reply {
+	return doRueidis(ctx, n.client, commands)
+}
+
+func (n *rueidisNode) Addr() string { return n.addr }
+
+func (l *rueidisLink) Subscribe(ctx context.Context, channel string, sharded bool, ready func(), heard func(string)) error {
+	subscribe, kind := l.client.B().Subscribe().Channel(channel).Build(), plainKind
+	if sharded {
+		subscribe, kind = l.client.B().Ssubscribe().Channel(channel).Build(), shardedKind
+	}
+	hooked := rueidis.WithOnSubscriptionHook(ctx, func(sub rueidis.PubSubSubscription) {
+		if sub.Kind == kind {
+			ready()
+		}
+	})
+	err := l.client.Receive(hooked, subscribe, func(m rueidis.PubSubMessage) { heard(m.Message) })
+	if ctx.Err() != nil && !l.own { // the client goes on without us, as it was
+		l.unsubscribe(channel, sharded)
+	}
+	return err
+}
+
+// unsubscribe ends a subscription; if it fails, the connection is gone. A ctx
+// that ends would end the connection, and with it others' calls.
+func (l *rueidisLink) unsubscribe(channel string, sharded bool) {
+	b := l.client.B()
+	cmd := b.Unsubscribe().Channel(channel).Build()
+	if sharded {
+		cmd = b.Sunsubscribe().Channel(channel).Build()
+	}
+	_ = l.client.Do(context.Background(), cmd).Error()
+}
+
+func (l *rueidisLink) Mode() Mode {
+	switch l.client.Mode() {
+	case rueidis.ClientModeCluster:
+		return Cluster
+	case rueidis.ClientModeSentinel:
+		return Sentinel
+	case rueidis.ClientModeStandalone:
+	}
+	return Single
+}
+
+func (l *rueidisLink) Dials() (count uint64, told bool) {
+	return l.dials.Load(), l.own
+}
+
+func (l *rueidisLink) Close() {
+	if l.own {
+		l.client.Close()
+	}
+}

@@ -27,7 +27,7 @@ type Record struct {
 
 // Holder is one who holds a name. Times are spans on the store's clock.
 type Holder struct {
-	Owner   string // 32 hexadecimal digits
+	Owner   string // 32 hexadecimal digits; empty if the record is damaged
 	Label   string
 	Token   uint64 // 0 if the store gives none; after a local hand-over it may be a little behind
 	Mode    Mode
@@ -183,7 +183,7 @@ type BreakOptions struct {
 	// Reason is required, By says who asks; both reach the holder.
 	Reason, By string
 	// Force frees the name at once. The holder may go on until it learns of it,
-	// so two may run; on the file store it learns only that the lease is lost.
+	// so two may run.
 	Force bool
 }
 
@@ -258,8 +258,12 @@ func (c *Client) newHolder(h *driver.Holder) *Holder {
 	if h == nil {
 		return nil
 	}
+	owner := ""
+	if h.Owner != (driver.Owner{}) {
+		owner = hex.EncodeToString(h.Owner[:])
+	}
 	return &Holder{
-		Owner: hex.EncodeToString(h.Owner[:]), Label: h.Label, Token: c.fullToken(h.Token, 0), Mode: h.Mode,
+		Owner: owner, Label: h.Label, Token: c.fullToken(h.Token, 0), Mode: h.Mode,
 		Permits: h.Permits, Held: h.Held, Left: h.Left, Broken: h.Broken,
 	}
 }

@@ -56,7 +56,7 @@ type Record struct {
 // Holder is one who holds a name. Times are spans as the store measures them,
 // so that no clocks are compared.
 type Holder struct {
-	Owner   Owner
+	Owner   Owner // zero if the record is damaged
 	Label   string
 	Token   uint64 // store token, 0 if none
 	Mode    Mode

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 )
 
@@ -113,6 +114,36 @@ func TestForce(t *testing.T) {
 				t.Fatalf("%+v %v", r, err)
 			}
 			next.release()
+		})
+	}
+}
+
+// Who is forced out is told by whom and why, not only that the lock is lost.
+func TestForceIsTold(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]*holdfast.AcquireOptions{
+		"exclusive": nil, "shared": {Mode: holdfast.Shared}, "permits": {Permits: 1, Limit: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			a, b := locksOf(t, openStore(t, dir, nil)), locksOf(t, openStore(t, dir, nil))
+			l, err := a.Acquire(t.Context(), "jobs/1", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Break(t.Context(), "jobs/1", holdfast.BreakOptions{Token: l.Token(), Reason: "stuck since noon", By: "ann", Force: true}); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-l.Context().Done():
+			case <-time.After(testPatience):
+				t.Fatal("the holder is not told")
+			}
+			cause := context.Cause(l.Context())
+			if !errors.Is(cause, holdfast.ErrBroken) || !errors.Is(cause, holdfast.ErrLost) || !strings.Contains(cause.Error(), "stuck since noon (by ann)") {
+				t.Errorf("told %v", cause)
+			}
 		})
 	}
 }

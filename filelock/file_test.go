@@ -4,6 +4,7 @@ package filelock
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,6 +148,72 @@ func TestWhatIsNoLockFile(t *testing.T) {
 				t.Fatal(r, err)
 			}
 		})
+	}
+}
+
+// A lock file that a person cut while it was held goes on to be held, is seen to
+// be, and is whole again with the next grant.
+func TestTruncatedFile(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]*driver.AcquireRequest{
+		"exclusive": request("app+jobs%2f1", driver.Exclusive), "shared": request("app+jobs%2f1", driver.Shared),
+		"permits": request("app+jobs%2f1", driver.Permits, 3, 3),
+	} {
+		for _, size := range []int64{0, 5, headerSize} {
+			t.Run(fmt.Sprint(name, size), func(t *testing.T) {
+				t.Parallel()
+				c := openStore(t, t.TempDir(), nil)
+				again := *ask
+				again.Name.Full = "jobs/1"
+				res, err := c.Acquire(t.Context(), ask)
+				if err != nil || res.Status != driver.Granted {
+					t.Fatal(res, err)
+				}
+				if err := os.Truncate(c.path+"/"+ask.Name.Key+suffix, size); err != nil {
+					t.Fatal(err)
+				}
+				var listed []driver.Record
+				for r, err := range c.List(t.Context(), "app") {
+					if err != nil {
+						t.Fatal(err)
+					}
+					listed = append(listed, r)
+				}
+				shown, err := c.Inspect(t.Context(), again.Name)
+				if err != nil || len(listed) != 1 {
+					t.Fatal(listed, err)
+				}
+				for _, r := range []driver.Record{listed[0], shown} {
+					if r.Name != "jobs/1" || len(r.Holders) != 1 || r.Holders[0].Owner != (driver.Owner{}) || !strings.Contains(r.Holders[0].Label, "damaged") {
+						t.Errorf("%+v", r)
+					}
+				}
+				for r, err := range c.List(t.Context(), "other") {
+					t.Errorf("listed under another prefix: %+v %v", r, err)
+				}
+				for _, mode := range []driver.Mode{driver.Exclusive, ask.Mode} {
+					if ask.Mode == driver.Shared && mode == driver.Shared {
+						continue // whom readers meet is no matter to a reader
+					}
+					other := request(ask.Name.Key, mode, 1, 3)
+					if second, err := c.Acquire(t.Context(), other); err == nil && second.Status == driver.Granted {
+						t.Errorf("granted twice")
+					}
+				}
+				g := gripOf(c, ask, res.Grant)
+				if r := g.renew(); r.Status != driver.Renewed {
+					t.Errorf("%+v", r)
+				}
+				g.release()
+				again.Owner = newOwner()
+				if next, err := c.Acquire(t.Context(), &again); err != nil || next.Status != driver.Granted || next.Grant.Token <= g.token {
+					t.Fatal(next, err)
+				}
+				if r, err := c.Inspect(t.Context(), again.Name); err != nil || len(r.Holders) != 1 || r.Holders[0].Owner != again.Owner {
+					t.Errorf("%+v %v", r, err)
+				}
+			})
+		}
 	}
 }
 

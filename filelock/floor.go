@@ -5,7 +5,9 @@ package filelock
 import (
 	"context"
 	"errors"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -25,7 +27,8 @@ const (
 	sweepByte = 1
 )
 
-// readFloor reads the floor for a file that is new.
+// readFloor reads the floor for a file that is new. A damaged one counts for
+// nothing: the clock alone makes the token then, as it does on almost every day.
 func readFloor(d *directory) (uint64, error) {
 	fd, err := openAt(d, floorName, syscall.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.EACCES) {
@@ -37,13 +40,19 @@ func readFloor(d *directory) (uint64, error) {
 		return 0, openFailure(d.file(floorName), err)
 	}
 	defer closeFD(fd)
-	f, err := parseFloor(d, fd)
+	var f floorRecord
+	for range tornTries { // it may be being written
+		if f, err = parseFloor(d, fd); err != nil || !f.damaged {
+			break
+		}
+	}
 	return f.token, err
 }
 
 type floorRecord struct {
-	token uint64
-	swept int64 // when the directory was last swept, in seconds
+	token   uint64
+	swept   int64 // when the directory was last swept, in seconds
+	damaged bool  // ours, but cut short or garbled; nothing else is known then
 }
 
 func (f floorRecord) text() []byte {
@@ -56,18 +65,21 @@ func (f floorRecord) text() []byte {
 func parseFloor(d *directory, fd int) (floorRecord, error) {
 	var b [len(floorForm)]byte
 	got, err := readAt(fd, b[:], 0)
+	head := string(got[:min(len(got), magicEnd)])
 	switch {
 	case err != nil:
 		return floorRecord{}, failure("read", d.file(floorName), err)
 	case allZero(got):
 		return floorRecord{}, nil
-	case len(got) < len(b) || string(got[:magicEnd]) != floorForm[:magicEnd]:
-		return floorRecord{}, failf(driver.Conflict, "%s is not a file of ours", d.file(floorName))
+	case !strings.HasPrefix(floorForm, head):
+		return floorRecord{}, failf(driver.Conflict, "%s is not a file of ours, or of another version: move it away, it is made anew", d.file(floorName))
+	case len(got) < len(b):
+		return floorRecord{damaged: true}, nil // a full disk may have cut a write short
 	}
 	token, ok1 := decimal(b[floorAt : floorAt+17])
 	swept, ok2 := decimal(b[sweptAt : sweptAt+10])
 	if !ok1 || !ok2 || token > maxToken {
-		return floorRecord{}, failf(driver.Conflict, "%s is damaged", d.file(floorName))
+		return floorRecord{damaged: true}, nil
 	}
 	return floorRecord{token: token, swept: int64(swept)}, nil //nolint:gosec // ten digits
 }
@@ -90,7 +102,8 @@ func (s *store) openFloor(d *directory) (int, error) {
 }
 
 // raiseFloor writes what change makes of the floor. The lock is held for the
-// moment of one read and one write.
+// moment of one read and one write. What a damaged one had is lost; no token was
+// above the clock, unless that was set back, so it goes on from there.
 func raiseFloor(ctx context.Context, d *directory, fd int, change func(*floorRecord)) error {
 	if err := lockSoon(ctx, fd, floorByte, d.file(floorName)); err != nil {
 		return err
@@ -101,6 +114,9 @@ func raiseFloor(ctx context.Context, d *directory, fd int, change func(*floorRec
 		return err
 	}
 	before := f
+	if f.damaged {
+		f = floorRecord{token: uint64(max(time.Now().UnixMicro(), 0))}
+	}
 	change(&f)
 	if f == before {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"net/url"
 	"strings"
 	"syscall"
 	"time"
@@ -75,7 +76,10 @@ func (s *store) listed(d *directory, name, prefix string) (driver.Record, bool, 
 	}
 	defer f.close()
 	full, itsPrefix, ok := readNames(f.fd)
-	if !ok || itsPrefix != prefix {
+	if !ok { // somebody has cut it: who holds it is still to be seen
+		full, itsPrefix = namesOfKey(key)
+	}
+	if itsPrefix != prefix {
 		return driver.Record{}, false, nil
 	}
 	seen, err := f.look(0)
@@ -95,6 +99,21 @@ func readNames(fd int) (full, prefix string, ok bool) {
 		return "", "", false
 	}
 	return parseNames(got)
+}
+
+// namesOfKey reads the names from a key, where the file does not tell them any
+// more (docs/wire.md: Names). Of a hashed one only that is known.
+func namesOfKey(key string) (full, prefix string) {
+	p, n, ok := strings.Cut(key, "+")
+	if !ok {
+		return key, ""
+	}
+	full, err := url.PathUnescape(n)
+	prefix, perr := url.PathUnescape(p)
+	if err != nil || perr != nil {
+		return key, ""
+	}
+	return full, prefix
 }
 
 // openToLook opens a key's file, if there is one (else nil), for looking only.
@@ -164,6 +183,13 @@ func (f *file) look(limit int) (sight, error) {
 		s.holders = append(s.holders, h)
 		return s, err
 	}
+	if state != headerGood { // how many slots there are is lost
+		live, err := f.liveSlots()
+		if live {
+			s.holders = append(s.holders, unreadable(driver.Shared))
+		}
+		return s, err
+	}
 	for slot := 1; slot <= s.slots && (limit == 0 || len(s.holders) < limit); slot++ {
 		switch _, live, err := probe(f.fd, writeLock, slotByte+int64(slot), 1); {
 		case err != nil:
@@ -208,7 +234,13 @@ func (f *file) lookAt(off int64, mode driver.Mode) (holder, error) {
 		}
 		return h, nil
 	}
-	return holder{entry: entry{mode: mode, label: "(its record is not readable)"}}, nil
+	return unreadable(mode), nil
+}
+
+// unreadable is a holder of whom only the kernel knows: somebody has cut or
+// overwritten his record.
+func unreadable(mode driver.Mode) holder {
+	return holder{entry: entry{mode: mode, label: "(the record in the lock file is damaged)"}}
 }
 
 func (s *store) record(seen sight, full string) driver.Record {

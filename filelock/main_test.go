@@ -5,12 +5,14 @@ package filelock
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/drivertest"
 )
@@ -42,6 +44,17 @@ func openStore(tb testing.TB, dir string, opts *Options) *client {
 	c := &client{store: s.(*store), tb: tb} //nolint:errcheck // New makes no other
 	tb.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// locksOf makes the user's side of a store.
+func locksOf(tb testing.TB, c *client) *holdfast.Client {
+	tb.Helper()
+	locks, err := holdfast.New(c.store, &holdfast.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = locks.Close() })
+	return locks
 }
 
 var owners atomic.Uint64

@@ -97,8 +97,8 @@ func parseHeader(b []byte) (header, headerState) {
 	switch {
 	case allZero(b):
 		return h, headerNew
-	case len(b) < headerSize && strings.HasPrefix(magic, string(b[:min(len(b), len(magic))])):
-		return h, headerDamaged // a first write that was cut short
+	case strings.HasPrefix(magic, string(bytes.TrimRight(b, "\x00"))):
+		return h, headerDamaged // a first write that was cut short, or the file was
 	case !bytes.HasPrefix(b, []byte(magicAnyV)):
 		return h, headerForeign
 	case !bytes.HasPrefix(b, []byte(magic)):

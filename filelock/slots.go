@@ -232,12 +232,9 @@ func (f *file) readSlot(slot int) (e entry, r revocation, readable bool, err err
 	return e, r, readable, nil
 }
 
-// parseSlot parses an entry and what follows it. A slot that was never written
-// is free.
+// parseSlot parses an entry and what follows it. A slot that was never written,
+// or was cut off the file, is not readable: only the kernel knows who is in it.
 func parseSlot(b []byte) (entry, revocation, bool) {
-	if allZero(b[:min(len(b), entrySize)]) {
-		return entry{free: true}, revocation{}, true
-	}
 	if len(b) < entrySize {
 		return entry{}, revocation{}, false
 	}

@@ -72,7 +72,7 @@ func (s *store) sweepDue() bool {
 		return errors.Is(err, syscall.ENOENT)
 	}
 	defer closeFD(fd)
-	f, err := parseFloor(d, fd)
+	f, err := parseFloor(d, fd) // a damaged one is due: the sweep mends it
 	age := time.Since(time.Unix(f.swept, 0))
 	return err == nil && (age < 0 || age >= s.opts.IdleFiles/2-time.Second)
 }

@@ -81,7 +81,10 @@ func (a *app) printList(records []holdfast.Record, queue bool) {
 			waiters = strconv.Itoa(len(r.Waiters))
 		}
 		if len(r.Holders) > 0 {
-			since, who = short(r.Holders[0].Held), printable(cmp.Or(r.Holders[0].Label, r.Holders[0].Owner))
+			who = printable(cmp.Or(r.Holders[0].Label, r.Holders[0].Owner))
+			if r.Holders[0].Owner != "" { // else nothing is known of the grant
+				since = short(r.Holders[0].Held)
+			}
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(r.Name), modeOf(r), holdersOf(r), waiters, since, who)
 	}

@@ -67,7 +67,9 @@ func describeHolder(h *holdfast.Holder) string {
 	if pid != 0 {
 		words = append(words, "host "+printable(host), "pid "+strconv.Itoa(pid))
 	}
-	words = append(words, "owner "+h.Owner)
+	if h.Owner != "" {
+		words = append(words, "owner "+h.Owner)
+	}
 	if h.Token != 0 {
 		words = append(words, "token "+strconv.FormatUint(h.Token, 10))
 	}
@@ -77,7 +79,9 @@ func describeHolder(h *holdfast.Holder) string {
 	if h.Permits > 0 {
 		words = append(words, permits(h.Permits))
 	}
-	words = append(words, "for "+short(h.Held))
+	if h.Owner != "" { // else nothing is known of the grant
+		words = append(words, "for "+short(h.Held))
+	}
 	if h.Left > 0 {
 		words = append(words, short(h.Left)+" of its TTL left")
 	}

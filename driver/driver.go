@@ -4,7 +4,8 @@
 // holdfast.Client. Those who teach Holdfast
 // a new store implement [Store], and the optional interfaces for what the
 // store can do beyond it: [Queuer] or [Blocker] for waiting, [Signaler],
-// [Batcher], [Sharder], [Lister], [Inspector], [Breaker], [Inheritor].
+// [Batcher], [Sharder], [Lister], [Inspector], [Breaker], [Valuer], [Watcher],
+// [Inheritor].
 //
 // # Who promises what
 //

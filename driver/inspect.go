@@ -66,6 +66,9 @@ type Holder struct {
 	// end of its own.
 	Left   time.Duration
 	Broken string // the reason, if the hold was revoked
+	// Value is the hold's value and Seq its number, 0 if none was set; see [Valuer].
+	Value string
+	Seq   uint64
 }
 
 // Waiter is one who waits for a name.

@@ -47,9 +47,9 @@ const (
 // is missing is refused.
 type Abilities struct {
 	Fair, Fencing, Shared, Permits, Handles bool
-	// Break, List and Inspect need their interfaces as well. Those who have the
-	// interface may still lack the ability, like a composite of lesser stores.
-	Break, List, Inspect bool
+	// Break, List, Inspect and Value need their interfaces as well. Those who have
+	// the interface may still lack the ability, like a composite of lesser stores.
+	Break, List, Inspect, Value bool
 }
 
 // Properties are a store's promises.

@@ -17,6 +17,7 @@ type full interface {
 	driver.Inspector
 	driver.Lister
 	driver.Breaker
+	driver.Watcher
 }
 
 // broken is one client of a broken store: the reference store with a fault. A
@@ -39,6 +40,10 @@ type broken struct {
 	breaks   func(context.Context, *driver.BreakRequest) (driver.BreakStatus, error)
 	inspect  func(driver.Record) driver.Record
 	list     func(driver.Record) driver.Record
+	setValue func(context.Context, *driver.ValueRequest) (bool, error)
+	leader   func(*driver.Holder) *driver.Holder
+	leads    func(driver.Name) *driver.Holder // instead of the reference's answer
+	watch    func(changed func()) func()
 	close    func()
 }
 
@@ -54,6 +59,7 @@ type world struct {
 	ended   map[driver.Owner]bool                   // was released
 	phantom map[driver.Owner]bool                   // granted by the fault, unknown to the server
 	tokens  map[driver.Owner][2]uint64              // the fault's token, the server's
+	values  sync.Map                                // what value mutants keep
 	over    sync.Map                                // names that were granted once too often
 }
 
@@ -257,6 +263,44 @@ func (b *broken) List(ctx context.Context, prefix string) iter.Seq2[driver.Recor
 			}
 		}
 	}
+}
+
+func (b *broken) SetValue(ctx context.Context, req *driver.ValueRequest) (bool, error) {
+	sent := *req
+	sent.Ref = b.toServer(req.Ref)
+	switch {
+	case b.isPhantom(req.Owner):
+		return true, nil
+	case b.setValue != nil:
+		return b.setValue(ctx, &sent)
+	}
+	return b.full.SetValue(ctx, &sent)
+}
+
+func (b *broken) Leader(ctx context.Context, n driver.Name) (*driver.Holder, error) {
+	h, err := b.full.Leader(ctx, b.named(n))
+	if err == nil && b.leads != nil {
+		h = b.leads(b.named(n))
+	}
+	if h == nil || err != nil {
+		return h, err
+	}
+	if b.leader != nil {
+		h = b.leader(h)
+	}
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	if pair, ok := b.w.tokens[h.Owner]; ok {
+		h.Token = pair[0]
+	}
+	return h, err
+}
+
+func (b *broken) Watch(ctx context.Context, n driver.Name, changed func()) error {
+	if b.watch != nil {
+		changed = b.watch(changed)
+	}
+	return b.full.Watch(ctx, b.named(n), changed)
 }
 
 func (b *broken) Close() error {

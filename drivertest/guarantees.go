@@ -85,7 +85,7 @@ func writeStores(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, " %s |\n", p.Wakes)
 	}
-	b.WriteString("\n*as below*: if the stores underneath can. *fair*: served in order of arrival, across processes. *fencing*: grants have tokens\nthat only grow.\n")
+	b.WriteString("\n*as below*: if the stores underneath can. *fair*: served in order of arrival, across processes. *fencing*: grants have tokens\nthat only grow. *value*: a holder can say something that all can read, so elections have `Proclaim`, `Leader` and `Observe`.\n")
 }
 
 func classList(classes []driver.Class) string {

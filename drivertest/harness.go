@@ -87,6 +87,8 @@ const (
 	NeedBreak
 	NeedList
 	NeedInspect
+	NeedValue
+	NeedWatch     // tells of values by itself
 	NeedProcesses // Harness.Spawn
 	NeedRestart   // Harness.Restart
 	NeedPatience  // Harness.Patient
@@ -94,7 +96,7 @@ const (
 
 var needWords = []string{
 	"lease", "session", "queue", "block", "batch", "refusal", "fair", "fencing", "shared", "permits",
-	"handles", "break", "list", "inspect", "processes", "restart", "patience",
+	"handles", "break", "list", "inspect", "value", "watch", "processes", "restart", "patience",
 }
 
 func (n Need) String() string {
@@ -110,6 +112,7 @@ func (n Need) String() string {
 // has is everything that a store under this harness offers.
 func (h *Harness) has(store driver.Store) Need {
 	_, batch := store.(driver.Batcher)
+	_, watch := store.(driver.Watcher)
 	p := store.Properties()
 	var has Need
 	for _, offer := range []struct {
@@ -130,6 +133,8 @@ func (h *Harness) has(store driver.Store) Need {
 		{p.Break, NeedBreak},
 		{p.List, NeedList},
 		{p.Inspect, NeedInspect},
+		{p.Value, NeedValue},
+		{p.Value && watch, NeedWatch},
 		{h.Spawn != nil, NeedProcesses},
 		{h.Restart != nil, NeedRestart},
 		{h.Patient, NeedPatience},

@@ -17,7 +17,7 @@ type mutant struct {
 	breakIt     func(*broken)
 }
 
-var mutants = slices.Concat(ownerMutants, tokenMutants, timeMutants, queueMutants, adminMutants)
+var mutants = slices.Concat(ownerMutants, tokenMutants, timeMutants, queueMutants, adminMutants, valueMutants)
 
 var ownerMutants = []mutant{
 	{"no owner compare", "renewal and release go to whoever holds the name", func(b *broken) {

@@ -32,6 +32,11 @@ type Promise struct {
 }
 
 var allAbilities = driver.Abilities{
+	Fair: true, Fencing: true, Shared: true, Permits: true, Handles: true, Break: true, List: true, Inspect: true, Value: true,
+}
+
+// redisAbilities lack the value until the driver has it.
+var redisAbilities = driver.Abilities{
 	Fair: true, Fencing: true, Shared: true, Permits: true, Handles: true, Break: true, List: true, Inspect: true,
 }
 
@@ -40,7 +45,7 @@ var allAbilities = driver.Abilities{
 var Stores = []Promise{
 	{
 		Scheme: "file", Store: "file", Classes: []driver.Class{driver.ClassB, driver.ClassD}, Bound: driver.ByConnection, Wait: driver.ByParking, Refuses: true,
-		Abilities: driver.Abilities{Fencing: true, Shared: true, Permits: true, Break: true, List: true, Inspect: true},
+		Abilities: driver.Abilities{Fencing: true, Shared: true, Permits: true, Break: true, List: true, Inspect: true, Value: true},
 		Wakes:     "the kernel",
 	},
 	{
@@ -49,15 +54,15 @@ var Stores = []Promise{
 	},
 	{
 		Scheme: "redis", Store: "redis", Classes: []driver.Class{driver.ClassC, driver.ClassD}, Bound: driver.ByLease, Wait: driver.ByPlaces,
-		Abilities: allAbilities, Wakes: "hand-over and a message to the one next waiter",
+		Abilities: redisAbilities, Wakes: "hand-over and a message to the one next waiter",
 	},
 	{
 		Scheme: "redis+sentinel", Store: "redis-sentinel", Classes: []driver.Class{driver.ClassD}, Bound: driver.ByLease, Wait: driver.ByPlaces,
-		Abilities: allAbilities, Wakes: "hand-over and a message to the one next waiter",
+		Abilities: redisAbilities, Wakes: "hand-over and a message to the one next waiter",
 	},
 	{
 		Scheme: "redis+cluster", Store: "redis-cluster", Classes: []driver.Class{driver.ClassD}, Bound: driver.ByLease, Wait: driver.ByPlaces, Refuses: true,
-		Abilities: allAbilities, Wakes: "hand-over and a message to the one next waiter",
+		Abilities: redisAbilities, Wakes: "hand-over and a message to the one next waiter",
 	},
 	{
 		Scheme: "redlock", Store: "redlock", Classes: []driver.Class{driver.ClassD}, Bound: driver.ByLease, Wait: driver.ByPolling,
@@ -70,7 +75,7 @@ var Stores = []Promise{
 	},
 	{
 		Scheme: "mysql", Mode: "session", Store: "mysql-session", Classes: []driver.Class{driver.ClassB, driver.ClassD}, Bound: driver.ByConnection, Wait: driver.ByParking, Refuses: true,
-		Abilities: driver.Abilities{Fencing: true, Shared: true, Permits: true, Break: true, List: true, Inspect: true},
+		Abilities: driver.Abilities{Fencing: true, Shared: true, Permits: true, Break: true, List: true, Inspect: true, Value: true},
 		Wakes:     "the server",
 	},
 	{
@@ -84,12 +89,12 @@ var Stores = []Promise{
 	},
 	{
 		Scheme: "postgres", Mode: "session", Store: "postgres-session", Classes: []driver.Class{driver.ClassB, driver.ClassD}, Bound: driver.ByConnection, Wait: driver.ByParking, Refuses: true,
-		Abilities: driver.Abilities{Fencing: true, Shared: true, Permits: true, Break: true, List: true, Inspect: true},
+		Abilities: driver.Abilities{Fencing: true, Shared: true, Permits: true, Break: true, List: true, Inspect: true, Value: true},
 		Wakes:     "the server",
 	},
 	{
 		Scheme: "zookeeper", Store: "zookeeper", Classes: []driver.Class{driver.ClassA}, Bound: driver.ByConnection, Wait: driver.ByPlaces,
-		Abilities: driver.Abilities{Fair: true, Fencing: true, Shared: true, Permits: true, Break: true, List: true, Inspect: true},
+		Abilities: driver.Abilities{Fair: true, Fencing: true, Shared: true, Permits: true, Break: true, List: true, Inspect: true, Value: true},
 		Wakes:     "a watch on the one before",
 	},
 	{
@@ -103,7 +108,7 @@ var Stores = []Promise{
 	},
 	{
 		Scheme: "memcached", Store: "memcached", Classes: []driver.Class{driver.ClassD}, Bound: driver.ByLease, Wait: driver.ByPolling,
-		Abilities: driver.Abilities{Handles: true, Break: true, Inspect: true},
+		Abilities: driver.Abilities{Handles: true, Break: true, Inspect: true, Value: true},
 		Wakes:     "polling, jittered",
 	},
 	{
@@ -119,7 +124,7 @@ var Stores = []Promise{
 	{
 		Scheme: "fallback", Store: "fallback", Bound: driver.ByLease, Wait: driver.ByPlaces, Below: true,
 		Classes:   []driver.Class{driver.ClassA, driver.ClassB, driver.ClassC, driver.ClassD, driver.ClassNone},
-		Abilities: driver.Abilities{Fair: true, Shared: true, Permits: true, Handles: true, Break: true, List: true, Inspect: true},
+		Abilities: driver.Abilities{Fair: true, Shared: true, Permits: true, Handles: true, Break: true, List: true, Inspect: true, Value: true},
 		Wakes:     "as the store underneath",
 	},
 }
@@ -166,10 +171,11 @@ func implements(store driver.Store, p *driver.Properties) (errs []error) {
 	_, lists := store.(driver.Lister)
 	_, inspects := store.(driver.Inspector)
 	_, breaks := store.(driver.Breaker)
+	_, values := store.(driver.Valuer)
 	for _, a := range []struct {
 		word         string
 		stated, done bool
-	}{{"list", p.List, lists}, {"inspect", p.Inspect, inspects}, {"break", p.Break, breaks}} {
+	}{{"list", p.List, lists}, {"inspect", p.Inspect, inspects}, {"break", p.Break, breaks}, {"value", p.Value, values}} {
 		if a.stated && !a.done {
 			errs = append(errs, fmt.Errorf("store %q states %s and does not implement it", p.Store, a.word))
 		}
@@ -194,5 +200,6 @@ func AbilitiesOf(a driver.Abilities) []Ability {
 		{"break", a.Break},
 		{"list", a.List},
 		{"inspect", a.Inspect},
+		{"value", a.Value},
 	}
 }

@@ -10,7 +10,7 @@ func Cases() []Case {
 	cases := slices.Concat(
 		exclusionCases, exactCases, handleCases, tokenCases, trustCases, reentryCases, releaseCases,
 		attemptCases, cancelCases, orderCases, wakingCases, sharingCases,
-		lostCases, renewalCases, breakCases,
+		lostCases, renewalCases, breakCases, valueCases,
 		errorCases, nameCases, inputCases, closingCases,
 		processCases,
 	)
@@ -39,6 +39,7 @@ var Laws = []struct{ ID, Name, Words string }{
 	{"L3", "Sessions", "What has expired in the store is never used again, and is made anew."},
 	{"L4", "Recovery", "After an outage, restart or failover the client recovers by itself."},
 	{"L5", "Break", "A person can revoke a hold with the expected token or owner and a reason. It is granted again when the holder has answered or run out; by force, at once."},
+	{"V1", "Value", "The value of a hold is set by the exact grant alone, is there for all to read, and ends with the grant."},
 	{"E1", "Errors", "Every kind of failure has its own error, and the store's own error can be reached."},
 	{"E2", "Names", "One name is one lock of one kind, the same from everywhere; two names are two locks."},
 	{"E3", "Input", "Options and names are validated before the store is asked, every problem at once."},

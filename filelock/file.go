@@ -48,6 +48,7 @@ type hold struct {
 	boot   int64
 	label  string
 	quoted string // label, as the record has it
+	said   uint64 // the number of the latest value
 	// inherited descriptors may be open elsewhere: so the file is not used again.
 	inherited bool
 }

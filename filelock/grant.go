@@ -86,6 +86,7 @@ func (s *store) fill(f *file, req *driver.AcquireRequest, token uint64, boot int
 		f.quoted = quote(req.Label, entrySize-1-entryLabel)
 	}
 	f.owner, f.mode, f.token, f.n, f.boot, f.slot = req.Owner, req.Mode, token, req.N, boot, 0
+	f.said = 0
 	f.putEntry()
 }
 

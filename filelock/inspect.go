@@ -158,10 +158,12 @@ type holder struct {
 	slot     int
 	readable bool
 	broken   string
+	value    string
+	said     uint64 // the value's number
 }
 
-// look finds who holds a file's name, at most limit of them if that is not 0.
-// Those who were forced out are left away.
+// look finds who holds a file's name, at most limit of them, and without values,
+// if that is not 0. Those who were forced out are left away.
 func (f *file) look(limit int) (sight, error) {
 	var s sight
 	found, busy, err := probe(f.fd, writeLock, lockByte, 1)
@@ -180,6 +182,9 @@ func (f *file) look(limit int) (sight, error) {
 	}
 	if found == writeLock {
 		h, err := f.lookAt(headerSize, driver.Exclusive)
+		if err == nil && limit == 0 {
+			err = f.lookAtValue(&h)
+		}
 		s.holders = append(s.holders, h)
 		return s, err
 	}
@@ -256,7 +261,7 @@ func (s *store) record(seen sight, full string) driver.Record {
 }
 
 func (s *store) holder(h *holder) driver.Holder {
-	out := driver.Holder{Owner: h.owner, Label: h.label, Token: h.token, Mode: h.mode, Broken: h.broken}
+	out := driver.Holder{Owner: h.owner, Label: h.label, Token: h.token, Mode: h.mode, Broken: h.broken, Value: h.value, Seq: h.said}
 	if h.mode == driver.Permits {
 		out.Permits = h.permits
 	}

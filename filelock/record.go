@@ -18,6 +18,7 @@ import (
 //	640    break of entry 0
 //	2047   the byte that wakes waiters, by being written
 //	2048   names
+//	4608   value of entry 0: what an exclusive holder says of itself
 //	8192   slot 1: an entry and its break; held if the slot's byte is locked
 //	10240  slot 2 …
 //
@@ -31,10 +32,15 @@ const (
 	stateSize  = headerSize + entrySize // what an exclusive grant writes
 	pokeOffset = 2047
 	nameOffset = 2048
-	nameSize   = slotOffset - nameOffset
-	slotOffset = 8192
-	slotStride = 2048
-	maxSlots   = 1 << 16
+	nameSize   = valueOffset - nameOffset
+	// valueOffset leaves room for the longest name and prefix, quoted.
+	valueOffset = 4608
+	valueSize   = slotOffset - valueOffset
+	slotOffset  = 8192
+	slotStride  = 2048
+	maxSlots    = 1 << 16
+	// maxQuoted is the longest name, quoted: each of 512 bytes as \\xHH.
+	maxQuoted = 4*512 + 2
 
 	// magic ends in the format's version.
 	magic     = "holdfast-lock 1 "
@@ -126,7 +132,7 @@ func parseHeader(b []byte) (header, headerState) {
 
 // nameBlock is what tells people which name the file stands for.
 func nameBlock(full, prefix string) []byte {
-	text := "crc=00000000 name=" + quote(full, nameSize/2) + " prefix=" + quote(prefix, nameSize/4) + "\n"
+	text := "crc=00000000 name=" + quote(full, maxQuoted) + " prefix=" + quote(prefix, nameSize/8) + "\n"
 	b := []byte(text)
 	putCRC(b[entryCRC:], b[crcSize:])
 	return b

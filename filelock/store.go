@@ -126,7 +126,7 @@ func properties(d *directory, opts *Options) driver.Properties {
 		Bound: driver.ByConnection,
 		Wait:  driver.ByParking,
 		Abilities: driver.Abilities{
-			Fencing: true, Shared: true, Permits: true, Break: true, List: true, Inspect: true,
+			Fencing: true, Shared: true, Permits: true, Break: true, List: true, Inspect: true, Value: true,
 		},
 		Local:   true,
 		OneHost: true,

@@ -10,7 +10,7 @@ import (
 )
 
 // spaces is for form; no block is longer.
-var spaces = bytes.Repeat([]byte(" "), breakSize)
+var spaces = bytes.Repeat([]byte(" "), valueSize)
 
 // form fills a block with its empty form, spaces and a line's end.
 func form(b []byte, text string) {

@@ -44,6 +44,9 @@ func vectors() map[string][]byte {
 		"break": block(breakSize, func(b []byte) {
 			putBreak(b, &revocation{token: 1767225600000000, owner: vectorOwner, force: true, reason: "stuck (by ops)"})
 		}),
+		"value": block(valueSize, func(b []byte) {
+			putValue(b, &value{token: 1767225600000000, owner: vectorOwner, seq: 2, text: `{"addr":"10.0.0.1:80"} ä`})
+		}),
 		"names": nameBlock("Draw 2026-11", "shop"),
 		"floor": floorRecord{token: 1767225600000000, swept: 1767225600}.text(),
 	}
@@ -102,6 +105,9 @@ func TestWirePage(t *testing.T) {
 		at(crcSize, 6, "break "), at(breakToken-6, 24, "token="), at(breakOwner-6, 39, "owner="),
 		at(breakForce-6, 8, "force="), at(breakReason-7, breakSize-breakReason+7, "reason="),
 		at(0, magicEnd, "holdfast-floor 1 "), at(floorAt-6, 24, "token="), at(sweptAt-6, 17, "swept="),
+		at(crcSize, 6, "value "), at(valueToken-6, 24, "token="), at(valueOwner-6, 39, "owner="), at(valueSeq-4, 25, "seq="),
+		at(valueText-5, valueSize-valueText+5, "text="), fmt.Sprintf("| %d | value", valueOffset), fmt.Sprintf("names | at most %d |", nameSize),
+		fmt.Sprintf("at most %d bytes with its quotes), spaces", valueSize-1-valueText),
 		"| 0 | header", fmt.Sprintf("| %d | entry", headerSize), fmt.Sprintf("| %d | break", stateSize),
 		fmt.Sprintf("| %d | poke", pokeOffset), fmt.Sprintf("| %d | names", nameOffset), fmt.Sprintf("| %d + %d × (i − 1) |", slotOffset, slotStride),
 		fmt.Sprintf("| %d | | who is parked", int64(crowdByte)), fmt.Sprintf("| %d | who writes a break", int64(breakByte)),
@@ -126,6 +132,9 @@ func TestWireVectors(t *testing.T) {
 	}
 	if r, ok := parseBreak(v["break"]); !ok || !r.force || r.owner != vectorOwner || r.reason != "stuck (by ops)" {
 		t.Errorf("%+v", r)
+	}
+	if said, ok := parseValue(v["value"]); !ok || said.owner != vectorOwner || said.seq != 2 || said.text != `{"addr":"10.0.0.1:80"} ä` {
+		t.Errorf("%+v", said)
 	}
 	c := openStore(t, t.TempDir(), nil)
 	req := request("k", driver.Exclusive)

@@ -27,6 +27,7 @@ type memory interface {
 	driver.Inspector
 	driver.Lister
 	driver.Breaker
+	driver.Watcher
 }
 
 // store is the memory store behind a bad network.
@@ -190,4 +191,18 @@ func (s *store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record
 			}
 		}
 	}
+}
+
+func (s *store) SetValue(ctx context.Context, req *driver.ValueRequest) (held bool, err error) {
+	if lost := s.through(ctx, func() { held, err = s.memory.SetValue(bare(ctx), req) }); lost != nil {
+		return false, lost
+	}
+	return held, err
+}
+
+func (s *store) Leader(ctx context.Context, n driver.Name) (h *driver.Holder, err error) {
+	if lost := s.through(ctx, func() { h, err = s.memory.Leader(bare(ctx), n) }); lost != nil {
+		return nil, lost
+	}
+	return h, err
 }

@@ -13,6 +13,6 @@
 // # Guarantees
 //
 // Class B: exclusion holds as long as the process lives. Fair queue, shared
-// holds, permits, fencing tokens, break, handles, list and inspect. Leases end
-// on the process's monotonic clock.
+// holds, permits, fencing tokens, break, handles, list, inspect and
+// value. Leases end on the process's monotonic clock.
 package memlock

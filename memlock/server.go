@@ -23,11 +23,12 @@ type Server struct {
 	tombs  map[driver.Owner]time.Time // abandoned owners, until when
 	last   uint64                     // the last token
 	sweeps int                        // operations until the next sweep
+	heard  map[string]map[*watch]bool // who watches a key
 }
 
 // NewServer makes an empty server. It has no goroutines and need not be closed.
 func NewServer() *Server {
-	return &Server{names: map[string]*entry{}, tombs: map[driver.Owner]time.Time{}}
+	return &Server{names: map[string]*entry{}, tombs: map[driver.Owner]time.Time{}, heard: map[string]map[*watch]bool{}}
 }
 
 // entry is the record of one name; a free one is deleted.
@@ -50,6 +51,8 @@ type holder struct {
 	since   time.Time
 	expires time.Time
 	broken  string
+	value   string
+	seq     uint64 // of the value
 }
 
 // waiter is a place in the queue.
@@ -153,6 +156,7 @@ func (s *Server) grant(e *entry, c *store, req *driver.AcquireRequest, window ti
 		token: s.mint(now), window: window, since: now, expires: now.Add(window),
 	}
 	e.holders = append(e.holders, h)
+	s.changed(e)
 	return h
 }
 
@@ -172,7 +176,11 @@ func (e *entry) admits(mode driver.Mode, n int) bool {
 // behind it as far as they fit, strictly in order: so a waiting writer stops
 // new readers, and a large request is not overtaken by small ones.
 func (s *Server) advance(e *entry, now time.Time) {
+	held := len(e.holders)
 	e.holders = slices.DeleteFunc(e.holders, func(h *holder) bool { return !now.Before(h.expires) })
+	if len(e.holders) < held {
+		s.changed(e)
+	}
 	e.queue = slices.DeleteFunc(e.queue, func(w *waiter) bool { return !now.Before(w.alive) })
 	for len(e.queue) > 0 && e.admits(e.queue[0].req.Mode, e.queue[0].req.N) {
 		w := e.queue[0]
@@ -214,6 +222,7 @@ func (s *Server) renew(req *driver.RenewRequest, now time.Time) driver.RenewResu
 	}
 	if req.Label != "" {
 		h.label = req.Label
+		s.changed(e)
 	}
 	return driver.RenewResult{Status: driver.Renewed, Window: h.expires.Sub(now)}
 }
@@ -235,9 +244,11 @@ func (s *Server) release(req *driver.ReleaseRequest, now time.Time) bool {
 	}
 	if req.Keep > 0 {
 		h.owner, h.label, h.expires = driver.Owner{}, h.label+" (released)", now.Add(req.Keep)
+		s.changed(e)
 		return true
 	}
 	e.holders = slices.DeleteFunc(e.holders, func(other *holder) bool { return other == h })
+	s.changed(e)
 	s.advance(e, now)
 	return true
 }
@@ -281,6 +292,6 @@ func (e *entry) look(w *waiter, now time.Time) driver.Queue {
 func (h *holder) describe(now time.Time) driver.Holder {
 	return driver.Holder{
 		Owner: h.owner, Label: h.label, Token: h.token, Mode: h.mode, Permits: h.n,
-		Held: now.Sub(h.since), Left: h.expires.Sub(now), Broken: h.broken,
+		Held: now.Sub(h.since), Left: h.expires.Sub(now), Broken: h.broken, Value: h.value, Seq: h.seq,
 	}
 }

@@ -29,6 +29,7 @@ var (
 	_ driver.Inspector = (*store)(nil)
 	_ driver.Lister    = (*store)(nil)
 	_ driver.Breaker   = (*store)(nil)
+	_ driver.Watcher   = (*store)(nil)
 )
 
 // New makes a store of its own server.
@@ -61,7 +62,7 @@ func open(_ context.Context, u *url.URL, _ *driver.OpenOptions) (driver.Store, e
 func (c *store) Properties() driver.Properties {
 	return driver.Properties{
 		Store: "memory", Class: driver.ClassB, Bound: driver.ByLease, Wait: driver.ByPlaces, Local: true, OneHost: true,
-		Abilities: driver.Abilities{Fair: true, Fencing: true, Shared: true, Permits: true, Handles: true, Break: true, List: true, Inspect: true},
+		Abilities: driver.Abilities{Fair: true, Fencing: true, Shared: true, Permits: true, Handles: true, Break: true, List: true, Inspect: true, Value: true},
 		Names:     driver.Names{MaxBytes: 1024},
 	}
 }

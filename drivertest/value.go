@@ -217,11 +217,11 @@ func lateValue(t *T) {
 func valueEnds(t *T) {
 	a, b := t.peers()
 	n := t.Name()
-	for i := range 3 {
+	for seq := range uint64(3) {
 		h := a.granted(n)
 		b.hears(h, 0, "", "a new holder")
-		a.says(h.Ref, uint64(5-i), fmt.Sprint("term ", i), true, "the holder")
-		b.hears(h, uint64(5-i), fmt.Sprint("term ", i), "the holder")         
+		a.says(h.Ref, 5-seq, fmt.Sprint("term ", seq), true, "the holder")
+		b.hears(h, 5-seq, fmt.Sprint("term ", seq), "the holder")
 		a.frees(h)
 		b.hearsNothing(n, "between two holders")
 		a, b = b, a

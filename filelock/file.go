@@ -28,6 +28,9 @@ type file struct {
 
 	seat *seat // where it came from: see cache
 
+	page       page // nil until it is worth while
+	unmappable bool // on a network, or where the kernel refused
+
 	// verified is when the path was last known to lead here; released when a
 	// hold of it ended, turn when the present run of holds without a pause
 	// began: see politeness.
@@ -53,7 +56,10 @@ type hold struct {
 	inherited bool
 }
 
-func (f *file) close() { closeFD(f.fd) }
+func (f *file) close() {
+	f.page.unmap()
+	closeFD(f.fd)
+}
 
 func (f *file) failure(op string, err error) error { return failure(op, f.path, err) }
 
@@ -75,7 +81,7 @@ func (s *store) open(ctx context.Context, key string) (*file, error) {
 		if err != nil {
 			return nil, err
 		}
-		f := &file{dir: d, key: key, path: d.file(key + suffix)}
+		f := &file{dir: d, key: key, path: d.file(key + suffix), unmappable: d.network != ""}
 		f.fd, err = openAt(d, key+suffix, flags, 0)
 		if err == syscall.ENOENT { //nolint:errorlint // a bare errno
 			f.fd, err = s.create(d, key+suffix)

@@ -31,7 +31,11 @@ func (s *store) grantExclusive(f *file, req *driver.AcquireRequest) (verdict, er
 	if !s.polite(f, now) {
 		return held, nil
 	}
-	h, state, err := f.readHeader()
+	var page page
+	if f.fresh(now) {
+		page = f.view()
+	}
+	h, state, err := f.lastHeader(page)
 	if err != nil {
 		return 0, err
 	}
@@ -50,15 +54,26 @@ func (s *store) grantExclusive(f *file, req *driver.AcquireRequest) (verdict, er
 	}
 	s.fill(f, req, token, boot)
 	putHeader(f.state[:], header{kind: kindLock, token: token})
-	if state == headerGood {
-		err = f.write(f.state[:], 0)
-	} else {
+	switch {
+	case state != headerGood:
 		err = f.writeFirst(f.state[:], req.Name)
+	case !page.write(f.state[:]):
+		err = f.write(f.state[:], 0)
 	}
 	if err != nil {
 		return 0, err
 	}
 	return s.verify(f, now)
+}
+
+// lastHeader reads what the last grant left, from the page if there is one.
+func (f *file) lastHeader(p page) (header, headerState, error) {
+	if p.read(f.head[:]) {
+		if h, state := parseHeader(f.head[:]); state == headerGood {
+			return h, state, nil
+		}
+	}
+	return f.readHeader() // it knows where the file ends
 }
 
 // mint makes the token: larger than the last one, and than all of the files
@@ -109,7 +124,7 @@ func (f *file) writeFirst(state []byte, name driver.Name) error {
 // this file: whoever replaces it by force looks at the record last, and in a
 // directory that was moved away nothing is granted.
 func (s *store) verify(f *file, now time.Time) (verdict, error) {
-	if now.Sub(f.verified) < recheck {
+	if f.fresh(now) {
 		if f.unlinked() {
 			return stale, nil
 		}

@@ -43,7 +43,15 @@ func (c *Client) wait(w *waiter, name string, bound time.Duration) (*Lease, erro
 	}
 	ln := c.line(w.name, w.ask.unfair)
 	ln.push(w)
-	if inline := bound == 0 || c.props.Local; inline && !ln.serving && !ln.turnOpen() {
+	if ln.turn != nil && w.start == 0 {
+		w.start = driver.Now()
+	}
+	inline, open := bound == 0 || c.props.Local, ln.turnOpen(w.start)
+	switch {
+	case !ln.serving && open:
+		ln.armTurn()
+		c.mu.Unlock()
+	case !ln.serving && inline:
 		ln.serving = true
 		p := c.newPlace(w, ln)
 		p.sent, p.seen = w.start, w.num // the start is early enough for law G4
@@ -51,7 +59,7 @@ func (c *Client) wait(w *waiter, name string, bound time.Duration) (*Lease, erro
 		c.mu.Unlock()
 		ln.askInline(w, p)
 		c.work.Done()
-	} else {
+	default:
 		ln.stir()
 		c.mu.Unlock()
 	}

@@ -85,11 +85,14 @@ func (c *Client) tellAcquired(w *waiter, l *Lease) {
 
 // tellEnd tells of the end of a lease that was told as acquired.
 func (c *Client) tellEnd(l *Lease, cause error, left time.Duration, err error) {
+	if c.opts.Observe == nil {
+		return
+	}
 	e := Event{Kind: EventReleased, Name: l.Name(), Mode: l.Mode(), Token: l.token, Took: driver.Now().Sub(l.since), Err: err}
 	if !errors.Is(cause, ErrReleased) {
 		e.Kind, e.Left, e.Err = EventLost, left, cause
 	}
-	c.observe(l.ctx, e)
+	c.observe(l.Context(), e)
 }
 
 // farewell is what remains to be done, without mu, for leases of a hold that

@@ -48,14 +48,16 @@ func (a ask) handsOver() bool {
 // armTurn sees to it that the line is looked at when the turn is over, if somebody
 // waits: the process must queue then, should the hold still be busy.
 func (ln *line) armTurn() {
-	if ln.first == nil {
+	if ln.first == nil || ln.turnArmed == ln.turn {
 		return
 	}
+	ln.turnArmed = ln.turn
 	left := ln.turn.turnEnd.Until()
 	if ln.turnTimer == nil {
 		ln.turnTimer = time.AfterFunc(left, func() {
 			ln.c.mu.Lock()
 			defer ln.c.mu.Unlock()
+			ln.turnArmed = nil
 			ln.stir()
 		})
 	} else {
@@ -65,8 +67,8 @@ func (ln *line) armTurn() {
 
 // turnOpen tells whether the first waiter will be handed the hold that is here
 // now, so that nobody need ask the store for him; under mu.
-func (ln *line) turnOpen() bool {
-	return ln.turn != nil && ln.first != nil && !ln.turn.ended && ln.turn.inherits(ln.first, driver.Now())
+func (ln *line) turnOpen(now driver.Instant) bool {
+	return ln.turn != nil && ln.first != nil && ln.turn.inherits(ln.first, now)
 }
 
 // inherits tells whether a release now would pass the hold to w; under mu.

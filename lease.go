@@ -20,14 +20,15 @@ type Lease struct {
 	renews bool          // whether this lease wants the hold renewed
 	ttl    time.Duration // asked for
 	values leaseValues
-	ctx    context.Context
-	cancel context.CancelCauseFunc
 	since  driver.Instant
+	told   bool // as acquired, to the hook; under client.mu
+
+	// context is made when somebody asks for it: many leases are released
+	// before that.
+	context atomic.Pointer[leaseContext]
 
 	over  atomic.Bool // set once cause is
 	cause error       // why the lease ended; under client.mu
-
-	told bool // as acquired, to the hook; under client.mu
 
 	// The first Release. Not a sync.Once: those who wait for it would stop the
 	// time of a testing/synctest bubble.
@@ -63,7 +64,24 @@ func (l *Lease) Valid() bool {
 // It ends with the lease; context.Cause then matches ErrLost, ErrBroken or
 // ErrReleased. An acquire of the same name made with it is reentrant if it asks
 // for that, and refused with ErrConflict if not.
-func (l *Lease) Context() context.Context { return l.ctx }
+func (l *Lease) Context() context.Context {
+	if lc := l.context.Load(); lc != nil {
+		return lc.ctx
+	}
+	c := l.hold.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lc := l.context.Load()
+	if lc == nil {
+		lc = new(leaseContext)
+		lc.ctx, lc.cancel = context.WithCancelCause(&l.values)
+		if l.cause != nil {
+			lc.cancel(l.cause) // nobody has it yet, so this runs no code of others
+		}
+		l.context.Store(lc)
+	}
+	return lc.ctx
+}
 
 // Deadline is until when the lease may be trusted unless it is renewed. It is
 // false where the hold has no end of its own, as on the file store. After the
@@ -158,7 +176,11 @@ func (l *Lease) finish(cause error) {
 }
 
 // endContext tells the end of a finished lease. A repeated call does nothing.
-func (l *Lease) endContext() { l.cancel(l.cause) }
+func (l *Lease) endContext() {
+	if lc := l.context.Load(); lc != nil {
+		lc.cancel(l.cause)
+	}
+}
 
 // ended says why the lease ended, nil if it has not; under client.mu.
 func (l *Lease) ended(op string) error {
@@ -200,10 +222,17 @@ func (c *Client) storeToken(full uint64) uint64 {
 	return full >> 8
 }
 
-// heldKey finds the lease of a name in its context.
+// heldKey finds the lease of a name in its context. It is asked for by pointer,
+// which costs no allocation.
 type heldKey struct {
 	c   *Client
 	key string
+}
+
+// leaseContext is what Lease.Context hands out, and its end.
+type leaseContext struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
 }
 
 // leaseValues is the parent of a lease's context: the values of the acquire's
@@ -220,7 +249,7 @@ func (leaseValues) Done() <-chan struct{}       { return nil }
 func (leaseValues) Err() error                  { return nil }
 
 func (v leaseValues) Value(key any) any {
-	if held, ok := key.(heldKey); ok && held.c == v.lease.hold.c && held.key == v.lease.hold.line.name.Key {
+	if held, ok := key.(*heldKey); ok && held.c == v.lease.hold.c && held.key == v.lease.hold.line.name.Key {
 		return v.lease
 	}
 	return v.parent.Value(key)
@@ -234,6 +263,5 @@ func newLease(h *hold, w *waiter, token uint64, now driver.Instant) *Lease {
 	}
 	l.hold, l.token, l.key, l.renews, l.ttl, l.since = h, token, w.key, !w.ask.noRenew, w.ask.ttl, now
 	l.values = leaseValues{w.ctx, l}
-	l.ctx, l.cancel = context.WithCancelCause(&l.values)
 	return l
 }

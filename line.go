@@ -27,7 +27,8 @@ type line struct {
 	freed       bool          // a hold of ours ended: the name may be free
 	alone       bool          // the last attempt blocked: the next travels alone
 	turn        *hold         // the hold that may be handed over: see handover.go
-	turnTimer   *time.Timer
+	turnTimer   *time.Timer   // looks at the line when the turn is over
+	turnArmed   *hold         // the turn that it is set for
 }
 
 // ask is what a waiter wants. Waiters who ask for the same may share a place in
@@ -67,13 +68,16 @@ func (ln *line) idle() bool { return ln.first == nil && ln.holds == 0 && !ln.ser
 
 // tidy forgets the line when nothing is left of it, sooner or later; under mu.
 func (ln *line) tidy() {
-	if !ln.idle() || ln.aging {
+	if !ln.idle() {
 		return
 	}
-	if ln.turnTimer != nil {
+	if ln.turnArmed != nil {
 		ln.turnTimer.Stop()
 	}
-	ln.turn = nil
+	ln.turn, ln.turnArmed = nil, nil
+	if ln.aging {
+		return
+	}
 	c := ln.c
 	ln.aging = true
 	c.aging = append(c.aging, ln)
@@ -155,7 +159,7 @@ func (ln *line) stir() {
 	case ln.first == nil || ln.c.closed:
 		ln.tidy()
 		return
-	case ln.turnOpen():
+	case ln.turn != nil && ln.turnOpen(driver.Now()):
 		ln.armTurn()
 		return
 	}

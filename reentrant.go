@@ -18,13 +18,14 @@ type reentrancyKey struct{ name, key string }
 // reenter finds the hold that an acquire may share. Without one both results
 // are nil.
 func (c *Client) reenter(w *waiter, name string, o *AcquireOptions) (*Lease, error) {
-	outer, _ := w.ctx.Value(heldKey{c, w.name.Key}).(*Lease)
+	w.held = heldKey{c, w.name.Key}
+	outer, _ := w.ctx.Value(&w.held).(*Lease)
 	if outer == nil && o.Key == "" {
 		return nil, nil
 	}
 	c.mu.Lock()
 	for outer != nil && outer.cause != nil { // an inner one that has ended; its outer may live
-		outer, _ = outer.values.parent.Value(heldKey{c, w.name.Key}).(*Lease)
+		outer, _ = outer.values.parent.Value(&w.held).(*Lease)
 	}
 	if o.Key != "" {
 		w.key = reentrancyKey{w.name.Key, o.Key}

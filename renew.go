@@ -106,6 +106,9 @@ type renewal struct {
 }
 
 func (r renewal) tell(c *Client) {
+	if c.opts.Observe == nil {
+		return
+	}
 	e := Event{Kind: EventRenewed, Name: r.lease.Name(), Mode: r.lease.Mode(), Token: r.lease.token, Left: r.left}
 	switch {
 	case r.res.Err != nil:
@@ -113,7 +116,7 @@ func (r renewal) tell(c *Client) {
 	case r.res.Status != driver.Renewed:
 		return // its end is told
 	}
-	c.observe(r.lease.ctx, e)
+	c.observe(r.lease.Context(), e)
 }
 
 // beat sends one batch of heartbeats.

@@ -61,7 +61,7 @@ func (ln *line) serve(p *place) {
 func (ln *line) next() *place {
 	ln.c.mu.Lock()
 	defer ln.c.mu.Unlock()
-	if ln.first == nil || ln.c.closed || ln.turnOpen() {
+	if ln.first == nil || ln.c.closed || ln.turn != nil && ln.turnOpen(driver.Now()) {
 		ln.serving = false
 		ln.tidy()
 		return nil

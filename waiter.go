@@ -18,6 +18,7 @@ type waiter struct {
 	prev, next *waiter
 	queued     bool
 	key        reentrancyKey // enters the hold there, if set
+	held       heldKey       // finds a lease in ctx
 
 	done  bool
 	lease *Lease

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -18,7 +17,7 @@ import (
 // comparisons is all there is to measure; dir is for files.
 func comparisons(dir string) []comparison {
 	return []comparison{
-		filePair(dir), fileContended(dir), localHandOver(), valid(), held(), command(dir),
+		filePair(dir), fileContended(dir), localHandOver(), valid(), held("10,000 leases held for 10 s, TTL 30 s", "memory://"), command(dir),
 		redisPair(dir), redisMany(dir), redisContended(dir, 16, 1), redisContended(dir, 4, 4),
 	}
 }
@@ -93,39 +92,6 @@ func valid() comparison {
 		},
 		targets: []target{{contestant: ours, over: "its clock (CLOCK_BOOTTIME)", atMost: 1.6}},
 	}
-}
-
-// held is 10,000 leases that renew themselves: a third of a renewal period.
-func held() comparison {
-	const leases, watch = 10_000, 10 * time.Second
-	return comparison{
-		name: "10,000 leases held for 10 s, TTL 30 s", unit: "% of a core",
-		contestants: []contestant{{ours, func() (float64, map[string]float64, error) {
-			locks, err := holdfast.New(memlock.New(), nil)
-			if err != nil {
-				return 0, nil, err
-			}
-			defer closeClient(locks)
-			for i := range leases {
-				if _, err := locks.Acquire(context.Background(), fmt.Sprintf("held/%d", i), nil); err != nil {
-					return 0, nil, err
-				}
-			}
-			debug.FreeOSMemory() // what the acquires left is not the cost of the renewals
-			before := cpuTime()
-			<-time.After(watch)
-			return float64(cpuTime()-before) / float64(watch) * 100, nil, nil
-		}}},
-		targets: []target{{contestant: ours, atMost: 1}},
-	}
-}
-
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func closeClient(locks *holdfast.Client) {

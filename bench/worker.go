@@ -119,6 +119,9 @@ func worker() bool {
 }
 
 func work(kind, path, callers string) error {
+	if kind == heldKind {
+		return workHeld(path, callers)
+	}
 	n, err := strconv.Atoi(callers)
 	if err != nil {
 		return err

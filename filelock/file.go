@@ -30,6 +30,7 @@ type file struct {
 
 	page       page // nil until it is worth while
 	unmappable bool // on a network, or where the kernel refused
+	cut        bool // the file is shorter than the page
 
 	// verified is when the path was last known to lead here; released when a
 	// hold of it ended, turn when the present run of holds without a pause
@@ -176,13 +177,6 @@ func (f *file) named() (bool, error) {
 		return false, f.failure("look at", err)
 	}
 	return uint64(st.Dev) == f.dev && st.Ino == f.ino, nil //nolint:unconvert // types differ by platform
-}
-
-// unlinked tells whether the file has lost its last name, at a tenth of what
-// named costs: a sweep unlinks, and a forced break renames another over it.
-func (f *file) unlinked() bool {
-	var st syscall.Stat_t
-	return syscall.Fstat(f.fd, &st) == nil && st.Nlink == 0
 }
 
 // readHeader reads the first block. Foreign files are refused.

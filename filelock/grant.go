@@ -4,6 +4,7 @@ package filelock
 
 import (
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -31,11 +32,11 @@ func (s *store) grantExclusive(f *file, req *driver.AcquireRequest) (verdict, er
 	if !s.polite(f, now) {
 		return held, nil
 	}
-	var page page
+	var mapped page
 	if f.fresh(now) {
-		page = f.view()
+		mapped = f.view()
 	}
-	h, state, err := f.lastHeader(page)
+	h, state, err := f.lastHeader(mapped)
 	if err != nil {
 		return 0, err
 	}
@@ -57,13 +58,24 @@ func (s *store) grantExclusive(f *file, req *driver.AcquireRequest) (verdict, er
 	switch {
 	case state != headerGood:
 		err = f.writeFirst(f.state[:], req.Name)
-	case !page.write(f.state[:]):
+	case !mapped.write(f.state[:]):
 		err = f.write(f.state[:], 0)
 	}
 	if err != nil {
 		return 0, err
 	}
-	return s.verify(f, now)
+	v, err := s.verify(f, now)
+	if v == granted && f.cut {
+		err = f.mend()
+	}
+	return v, err
+}
+
+// mend writes the record of a file that was cut off, where what went through the
+// page is lost.
+func (f *file) mend() error {
+	f.cut = false
+	return f.write(f.state[:], 0)
 }
 
 // lastHeader reads what the last grant left, from the page if there is one.
@@ -125,10 +137,7 @@ func (f *file) writeFirst(state []byte, name driver.Name) error {
 // directory that was moved away nothing is granted.
 func (s *store) verify(f *file, now time.Time) (verdict, error) {
 	if f.fresh(now) {
-		if f.unlinked() {
-			return stale, nil
-		}
-		return granted, nil
+		return f.verifyOpen()
 	}
 	switch ok, err := f.named(); {
 	case err != nil:
@@ -137,6 +146,20 @@ func (s *store) verify(f *file, now time.Time) (verdict, error) {
 		return stale, nil
 	}
 	f.verified, f.made = now, false
+	return granted, nil
+}
+
+// verifyOpen is verify at a tenth of its price: a sweep unlinks the file, a forced
+// break renames another over it, and a person may cut it off.
+func (f *file) verifyOpen() (verdict, error) {
+	var st syscall.Stat_t
+	switch err := syscall.Fstat(f.fd, &st); {
+	case err != nil:
+		return 0, f.failure("look at", err)
+	case st.Nlink == 0:
+		return stale, nil
+	}
+	f.cut = st.Size < stateSize
 	return granted, nil
 }
 

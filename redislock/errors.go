@@ -13,6 +13,10 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+func failure(kind driver.Kind, text string) error {
+	return &driver.Failure{Kind: kind, Err: errors.New("redis: " + text)}
+}
+
 // notSent is an error of a ctx that had ended before anything was sent.
 func notSent(err error) error { return &driver.Failure{Kind: driver.Canceled, Err: err} }
 
@@ -42,6 +46,9 @@ var refusals = []struct {
 	{"NOSCRIPT ", driver.Unavailable},
 	{"CLUSTERDOWN ", driver.Unavailable},
 	{"TRYAGAIN ", driver.Unavailable},
+	{"MOVED ", driver.Unavailable},
+	{"ASK ", driver.Unavailable},
+	{"No such master with that name", driver.Invalid},
 	{"max number of clients reached", driver.Unavailable},
 }
 
@@ -67,7 +74,7 @@ func classify(err error) driver.Kind {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return driver.Unavailable
 	}
-	if _, ok := errors.AsType[*net.DNSError](err); ok {
+	if _, ok := errors.AsType[*net.DNSError](err); ok || errors.Is(err, rueidis.ErrNoSlot) {
 		return driver.Unavailable
 	}
 	return driver.Indeterminate

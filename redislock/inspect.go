@@ -10,12 +10,11 @@ import (
 )
 
 func (s *store) Break(ctx context.Context, req *driver.BreakRequest) (driver.BreakStatus, error) {
-	tag, force := tagOf(req.Name.Key), ""
+	force := ""
 	if req.Force {
 		force = "1"
 	}
-	keys := []string{recordKey(tag, req.Name.Key), bucketKey(tag)}
-	replies, err := s.answers(ctx, breakScript, 1, keys, []string{tokenText(req.Token), ownerText(&req.Owner), oneLine(req.Reason), force})
+	replies, err := s.answers(ctx, breakScript, 1, allKeys(req.Name.Key), []string{tokenText(req.Token), ownerText(&req.Owner), oneLine(req.Reason), force})
 	if err != nil {
 		return 0, err
 	}

@@ -13,6 +13,10 @@ type Link interface {
 	// is seen to by the caller; ctx tells nothing in advance of its end.
 	Do(ctx context.Context, commands ...Command) []Reply
 
+	// DoApart is Do over a connection that others' commands are not behind, as a
+	// WAIT blocks it. It follows no redirection: the answer refuses.
+	DoApart(ctx context.Context, commands ...Command) []Reply
+
 	// Masters lists the nodes that hold the data, each with a Do for it alone;
 	// just itself where there is one.
 	Masters(ctx context.Context) ([]Node, error)

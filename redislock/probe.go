@@ -2,15 +2,58 @@ package redislock
 
 import (
 	"context"
-	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// probe asks the server about itself, teaches it the scripts, and states what
-// can be promised, in one round trip.
+// probe asks each server about itself, teaches it the scripts, and states what
+// can be promised. It is one round trip a server.
 func (s *store) probe(ctx context.Context, opts *Options) error {
+	masters, err := prompt(ctx, &s.hands, s.link.Masters)
+	if err != nil {
+		return err
+	}
+	s.props = driver.Properties{
+		Store: storeNames[s.link.Mode()], Class: driver.ClassC, Bound: driver.ByLease, Wait: driver.ByPlaces,
+		Abilities: driver.Abilities{Fair: true, Fencing: true, Shared: true, Permits: true, Handles: true, Break: true, List: true, Inspect: true},
+		Names:     driver.Names{MaxBytes: maxKey},
+	}
+	if s.link.Mode() != Single || opts.Wait > 0 {
+		s.props.Class = driver.ClassD // a failover may forget
+	}
+	s.sharded = s.cluster
+	for _, node := range masters {
+		found, err := s.ask(ctx, node)
+		if err == nil {
+			err = found.refuse(s.link.Mode())
+		}
+		if err != nil {
+			return err
+		}
+		s.sharded = s.sharded && found.shards()
+		class, warnings := found.judge(opts)
+		s.props.Class = min(s.props.Class, class)
+		for _, warning := range warnings {
+			if s.cluster {
+				warning = node.Addr() + ": " + warning
+			}
+			s.props.Warnings = append(s.props.Warnings, warning)
+		}
+	}
+	return nil
+}
+
+var storeNames = map[Mode]string{Single: "redis", Sentinel: "redis-sentinel", Cluster: "redis-cluster"}
+
+// settings are what the server tells; what it does not is "".
+type settings struct {
+	info          map[string]string
+	fsync, policy string
+}
+
+func (s *store) ask(ctx context.Context, node Node) (*settings, error) {
 	commands := []Command{
 		command("INFO"),
 		command("CONFIG", "GET", "appendfsync"),
@@ -19,34 +62,36 @@ func (s *store) probe(ctx context.Context, opts *Options) error {
 	for _, sc := range scripts {
 		commands = append(commands, command("SCRIPT", "LOAD", sc.text))
 	}
-	replies, err := s.send(ctx, commands...)
+	replies, err := prompt(ctx, &s.hands, func(ctx context.Context) ([]Reply, error) { return node.Do(ctx, commands...), nil })
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range replies {
 		// INFO and CONFIG may be forbidden; a script may be taught later, with its
 		// first call.
 		if err := replies[i].Err; err != nil && (s.Classify(err) != driver.Denied && s.Classify(err) != driver.Unsupported || i > 2) {
-			return err
+			return nil, err
 		}
 	}
-	found := settings{info: infoOf(replies[0].Text), fsync: configOf(&replies[1]), policy: configOf(&replies[2])}
-	if found.info["cluster_enabled"] == "1" {
-		return &driver.Failure{Kind: driver.Unsupported, Err: errors.New("redis: the server is part of a cluster, which redis:// does not speak to")}
-	}
-	class, warnings := found.judge(opts)
-	s.props = driver.Properties{
-		Store: "redis", Class: class, Bound: driver.ByLease, Wait: driver.ByPlaces,
-		Abilities: driver.Abilities{Fair: true, Fencing: true, Shared: true, Permits: true, Handles: true, Break: true, List: true, Inspect: true},
-		Names:     driver.Names{MaxBytes: maxKey}, Warnings: warnings,
-	}
-	return nil
+	return &settings{info: infoOf(replies[0].Text), fsync: configOf(&replies[1]), policy: configOf(&replies[2])}, nil
 }
 
-// settings are what the server tells; what it does not is "".
-type settings struct {
-	info          map[string]string
-	fsync, policy string
+// shards tells whether the server has sharded messages.
+func (f *settings) shards() bool {
+	major, _, _ := strings.Cut(f.info["redis_version"], ".")
+	n, err := strconv.Atoi(major)
+	return err == nil && n >= 7
+}
+
+// refuse tells a URL that does not fit the server.
+func (f *settings) refuse(mode Mode) error {
+	switch {
+	case f.info["cluster_enabled"] == "1" && mode != Cluster:
+		return failure(driver.Unsupported, "the server is part of a cluster: use redis+cluster://")
+	case f.info["redis_mode"] == "sentinel":
+		return failure(driver.Unsupported, "the server is a sentinel: use redis+sentinel://")
+	}
+	return nil
 }
 
 // judge finds the class, and what stands against a better one.

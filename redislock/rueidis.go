@@ -5,9 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // rueidisLink is a Link over a client of rueidis, which repeats by itself only
@@ -39,7 +42,7 @@ func (l *rueidisLink) Do(ctx context.Context, commands ...Command) []Reply {
 	return doRueidis(ctx, l.client, commands)
 }
 
-func doRueidis(ctx context.Context, client rueidis.Client, commands []Command) []Reply {
+func doRueidis(ctx context.Context, client rueidis.CommandClient, commands []Command) []Reply {
 	b := client.B()
 	if len(commands) == 1 {
 		return []Reply{resultReply(client.Do(ctx, completed(b, &commands[0])))}
@@ -107,8 +110,31 @@ func messageReply(m *rueidis.RedisMessage) (r Reply) {
 	return r
 }
 
-func (l *rueidisLink) Masters(context.Context) ([]Node, error) {
-	return []Node{&rueidisNode{l.client, ""}}, nil
+func (l *rueidisLink) Masters(ctx context.Context) ([]Node, error) {
+	if l.Mode() != Cluster {
+		return []Node{&rueidisNode{l.client, ""}}, nil
+	}
+	reply := l.Do(ctx, Command{Words: []string{"CLUSTER", "SLOTS"}})[0]
+	if reply.Err != nil {
+		return nil, reply.Err
+	}
+	known, masters, seen := l.client.Nodes(), []Node{}, map[string]bool{}
+	for _, r := range reply.List { // from, to, master, replicas
+		if len(r.List) < 3 || len(r.List[2].List) < 2 {
+			continue
+		}
+		addr := net.JoinHostPort(r.List[2].List[0].Text, strconv.FormatInt(r.List[2].List[1].Int, 10))
+		if seen[addr] {
+			continue
+		}
+		seen[addr] = true
+		client := known[addr]
+		if client == nil {
+			return nil, failure(driver.Unavailable, "the cluster's node "+addr+" is not known yet")
+		}
+		masters = append(masters, &rueidisNode{client, addr})
+	}
+	return masters, nil
 }
 
 // rueidisNode is one node that the client knows.
@@ -138,6 +164,14 @@ func (l *rueidisLink) Subscribe(ctx context.Context, channel string, sharded boo
 		l.unsubscribe(channel, sharded)
 	}
 	return err
+}
+
+// DoApart uses a connection of its own, and in a cluster the node that the first
+// command's slot is thought to be on: it follows no redirection.
+func (l *rueidisLink) DoApart(ctx context.Context, commands ...Command) (replies []Reply) {
+	dedicated, release := l.client.Dedicate()
+	defer release()
+	return doRueidis(ctx, dedicated, commands)
 }
 
 // unsubscribe ends a subscription; if it fails, the connection is gone. A ctx

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"hash/crc32"
 	"strconv"
 	"strings"
@@ -30,14 +29,20 @@ type Options struct {
 	// eviction, where the server does not tell (CONFIG is forbidden). It changes
 	// nothing where it tells.
 	Durable bool
+	// Wait is how many replicas must have received a grant or a renewal before
+	// it counts: fewer make it ErrUnavailable, and a grant is released. The
+	// store is no stronger than class D by that; see docs/store-redis.md.
+	Wait int
 }
 
-// store is one client of the server. Its id names the channel on which it is
+// store is one client of the servers. Its id names the channels on which it is
 // told of grants.
 type store struct {
-	link  Link
-	id    string
-	props driver.Properties
+	link    Link
+	id      string
+	cluster bool
+	sharded bool // messages stay on the node of their bucket
+	props   driver.Properties
 
 	ears  ears
 	hands hands
@@ -46,6 +51,7 @@ type store struct {
 var (
 	_ driver.Queuer    = (*store)(nil)
 	_ driver.Batcher   = (*store)(nil)
+	_ driver.Sharder   = (*store)(nil)
 	_ driver.Inspector = (*store)(nil)
 	_ driver.Lister    = (*store)(nil)
 	_ driver.Breaker   = (*store)(nil)
@@ -75,17 +81,17 @@ func newStore(ctx context.Context, link Link, opts *Options) (*store, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	if link.Mode() != Single {
-		return nil, &driver.Failure{Kind: driver.Unsupported, Err: errors.New("redis: Sentinel and Cluster are not supported")}
-	}
 	var id [8]byte
 	rand.Read(id[:])
-	s := &store{link: link, id: hex.EncodeToString(id[:])}
+	s := &store{link: link, id: hex.EncodeToString(id[:]), cluster: link.Mode() == Cluster}
 	s.ears.init(s)
 	s.hands.init()
 	if err := s.probe(ctx, opts); err != nil {
 		s.hands.close()
 		return nil, err
+	}
+	if s.sharded {
+		s.id = shardedMark + s.id
 	}
 	return s, nil
 }
@@ -101,16 +107,32 @@ func (s *store) Close() error {
 
 func (s *store) MaxBatch() int { return maxBatch }
 
+// Shard keeps the buckets of a cluster apart: each has a slot of its own.
+func (s *store) Shard(r driver.Ref) int {
+	if !s.cluster {
+		return 0
+	}
+	return bucketOf(r.Name.Key)
+}
+
+func bucketOf(key string) int { return int(crc32.ChecksumIEEE([]byte(key)) % buckets) }
+
 // The keys of a name are in one slot: its bucket is their hash tag. The scripts
 // derive those of the queue (hfq) and of shared holders (hfh) from the record's.
-func tagOf(key string) string {
-	return "{" + strconv.Itoa(int(crc32.ChecksumIEEE([]byte(key))%buckets)) + "}"
+func tagOf(key string) string { return "{" + strconv.Itoa(bucketOf(key)) + "}" }
+
+// allKeys are those of a script that may touch them all. It names them so that none is
+// half done while a slot moves to another node; acquire and release are safe
+// from that, as they name the tomb, which hardly ever exists: a node that gives a slot away
+// refuses a script of which it has some keys and not all.
+func allKeys(key string) []string {
+	tag := tagOf(key)
+	return []string{recordKey(tag, key), bucketKey(tag), "hfq:" + tag + ":" + key, "hfh:" + tag + ":" + key}
 }
 
 func recordKey(tag, key string) string { return "hf:" + tag + ":" + key }
 func bucketKey(tag string) string      { return "hft:" + tag }
 func tombKey(tag, owner string) string { return "hfx:" + tag + ":" + owner }
-func channelOf(id string) string       { return "hfc:" + id }
 func ownerText(o *driver.Owner) string { return hex.EncodeToString(o[:]) }
 func millis(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
@@ -121,6 +143,17 @@ func tokenText(token uint64) string {
 		return ""
 	}
 	return strconv.FormatUint(token, 10)
+}
+
+// shardedMark makes the id of a client one that sharded messages reach.
+const shardedMark = "c"
+
+// channel is where the grants of a bucket are told.
+func (s *store) channel(tag string) string {
+	if s.sharded {
+		return "hfc:" + tag + ":" + s.id
+	}
+	return "hfc:" + s.id
 }
 
 // oneLine makes text for people fit into a record, whose lines have meanings.

@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -17,15 +18,27 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// passwordVariable is used where the URL has no password.
-const passwordVariable = "HOLDFAST_REDIS_PASSWORD" //nolint:gosec // its name
+// These are used where the URL has no password.
+const (
+	passwordVariable         = "HOLDFAST_REDIS_PASSWORD"          //nolint:gosec // its name
+	sentinelPasswordVariable = "HOLDFAST_REDIS_SENTINEL_PASSWORD" //nolint:gosec // its name
+)
 
 // bufferSize is ample for a batch, and a sixteenth of the client's default.
 const bufferSize = 1 << 15
 
+// Schemes of URLs; each may begin with rediss, for TLS.
+const (
+	singleScheme   = "redis"
+	sentinelScheme = "redis+sentinel"
+	clusterScheme  = "redis+cluster"
+)
+
 func init() {
-	driver.Register("redis", open)
-	driver.Register("rediss", open)
+	for _, scheme := range []string{singleScheme, sentinelScheme, clusterScheme} {
+		driver.Register(scheme, open)
+		driver.Register("rediss"+scheme[len("redis"):], open)
+	}
 }
 
 func open(ctx context.Context, u *url.URL, _ *driver.OpenOptions) (driver.Store, error) {
@@ -85,41 +98,147 @@ func openError(err error) error {
 // parse reads the URL. Errors never hold the password.
 func parse(u *url.URL) (*rueidis.ClientOption, *Options, error) {
 	p := driver.NewParams(u)
-	file, opts := p.Take("password-file"), &Options{Durable: p.Bool("durable")}
-	errs := []error{p.Done()}
 	option := &rueidis.ClientOption{
-		ForceSingleClient: true, DisableCache: true, DisableRetry: true,
-		PipelineMultiplex: -1, // one connection: all that is sent at once travels together
-		Dialer:            net.Dialer{Timeout: 3 * time.Second}, ConnWriteTimeout: 5 * time.Second,
+		DisableCache: true, DisableRetry: true,
+		Dialer: net.Dialer{Timeout: 3 * time.Second}, ConnWriteTimeout: 5 * time.Second,
 		ReadBufferEachConn: bufferSize, WriteBufferEachConn: bufferSize,
 	}
-	host, port := u.Hostname(), u.Port()
-	if host == "" {
-		errs = append(errs, errors.New("the URL names no host"))
-	}
-	if port == "" {
-		port = "6379"
-	}
-	option.InitAddress = []string{net.JoinHostPort(host, port)}
-	if db := strings.Trim(u.Path, "/"); db != "" {
-		n, err := strconv.Atoi(db)
-		if option.SelectDB = n; err != nil || n < 0 {
-			errs = append(errs, fmt.Errorf("%q is no number of a database", db))
-		}
-	}
-	if u.Scheme == "rediss" {
-		option.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
-	}
+	opts := &Options{Durable: p.Bool("durable")}
+	scheme, secure := strings.CutPrefix(u.Scheme, "rediss")
+	scheme = "redis" + strings.TrimPrefix(scheme, "redis")
+	var errs []error
+	try := func(err error) { errs = append(errs, err) }
+	var err error
 	option.Username = u.User.Username()
-	password, err := passwordFor(u, file)
-	option.Password = password
-	if err = errors.Join(append(errs, err)...); err != nil {
+	option.Password, err = passwordFor(u, p.Take("password-file"), passwordVariable)
+	try(err)
+	option.TLSConfig, err = tlsFor(p, secure)
+	try(err)
+	opts.Wait, err = number(p.Take("wait"))
+	try(err)
+	switch scheme {
+	case singleScheme:
+		try(single(option, u))
+	case sentinelScheme:
+		try(sentinels(option, u, p))
+	case clusterScheme:
+		try(cluster(option, u))
+	}
+	try(p.Done())
+	if err = errors.Join(errs...); err != nil {
 		return nil, nil, &driver.Failure{Kind: driver.Invalid, Err: fmt.Errorf("redis: %w", err)}
 	}
 	return option, opts, nil
 }
 
-func passwordFor(u *url.URL, file string) (string, error) {
+func single(option *rueidis.ClientOption, u *url.URL) (err error) {
+	option.ForceSingleClient, option.PipelineMultiplex = true, -1 // one connection: all that is sent at once travels together
+	option.InitAddress = hosts(u, "6379")
+	option.SelectDB, err = database(strings.Trim(u.Path, "/"))
+	if len(option.InitAddress) != 1 {
+		err = errors.Join(err, errors.New("the URL must name one host; several make redis+sentinel:// or redis+cluster://"))
+	}
+	return err
+}
+
+func sentinels(option *rueidis.ClientOption, u *url.URL, p *driver.Params) (err error) {
+	option.PipelineMultiplex = -1
+	option.InitAddress = hosts(u, "26379")
+	master, db, _ := strings.Cut(strings.Trim(u.Path, "/"), "/")
+	option.Sentinel = rueidis.SentinelOption{
+		MasterSet: master, Dialer: option.Dialer, TLSConfig: option.TLSConfig,
+		Username: p.Take("sentinel-user"), TopologyRefreshInterval: refresh,
+	}
+	var dbErr error
+	option.Sentinel.Password, err = passwordFor(&url.URL{}, p.Take("sentinel-password-file"), sentinelPasswordVariable)
+	option.SelectDB, dbErr = database(db)
+	if err = errors.Join(err, dbErr); master == "" || len(option.InitAddress) == 0 {
+		err = errors.Join(err, errors.New("the URL must name sentinels and a master: redis+sentinel://host1,host2/MASTER"))
+	}
+	return err
+}
+
+func cluster(option *rueidis.ClientOption, u *url.URL) error {
+	option.InitAddress = hosts(u, "6379")
+	option.ClusterOption = rueidis.ClusterOption{ShardsRefreshInterval: refresh, MaxMovedRedirections: 16}
+	if len(option.InitAddress) == 0 || strings.Trim(u.Path, "/") != "" {
+		return errors.New("the URL must name hosts and no database: redis+cluster://host1,host2")
+	}
+	return nil
+}
+
+// refresh is how often the topology is asked for, beside when a call shows
+// that it has changed.
+const refresh = 5 * time.Second
+
+// hosts are those of the URL, with their ports.
+func hosts(u *url.URL, port string) (addrs []string) {
+	for host := range strings.SplitSeq(u.Host, ",") {
+		if host == "" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
+		}
+		addrs = append(addrs, host)
+	}
+	return addrs
+}
+
+func database(text string) (int, error) {
+	n, err := number(text)
+	if err != nil {
+		err = fmt.Errorf("%q is no number of a database", text)
+	}
+	return n, err
+}
+
+// number reads one that is not negative; absent is 0.
+func number(text string) (int, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%q is no number", text)
+	}
+	return n, nil
+}
+
+// tlsFor reads what goes with TLS.
+func tlsFor(p *driver.Params, secure bool) (*tls.Config, error) {
+	ca, cert, key, name := p.Take("ca-file"), p.Take("cert-file"), p.Take("key-file"), p.Take("server-name")
+	if !secure {
+		if ca != "" || cert != "" || key != "" || name != "" {
+			return nil, errors.New("ca-file, cert-file, key-file and server-name need rediss")
+		}
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name}
+	if ca != "" {
+		pem, err := os.ReadFile(ca) //nolint:gosec // the user names it
+		if err != nil {
+			return nil, fmt.Errorf("ca-file: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, errors.New("ca-file: it holds no certificate")
+		}
+	}
+	if (cert == "") != (key == "") {
+		return nil, errors.New("cert-file and key-file go together")
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("cert-file, key-file: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+func passwordFor(u *url.URL, file, variable string) (string, error) {
 	password, inURL := u.User.Password()
 	switch {
 	case inURL && file != "":
@@ -134,5 +253,5 @@ func passwordFor(u *url.URL, file string) (string, error) {
 		line, _, _ := strings.Cut(string(text), "\n")
 		return strings.TrimSuffix(line, "\r"), nil
 	}
-	return os.Getenv(passwordVariable), nil
+	return os.Getenv(variable), nil
 }

@@ -148,7 +148,7 @@ func (c *Cluster) BeginMove(key string) (*Move, error) {
 	if m.toID, err = m.To.Do("CLUSTER", "MYID"); err != nil {
 		return nil, err
 	}
-	if _, err := m.To.Do("CLUSTER", "SETSLOT", m.slot, "IMPORTING", m.fromID); err != nil {
+	if _, err = m.To.Do("CLUSTER", "SETSLOT", m.slot, "IMPORTING", m.fromID); err != nil {
 		return nil, err
 	}
 	_, err = m.From.Do("CLUSTER", "SETSLOT", m.slot, "MIGRATING", m.toID)

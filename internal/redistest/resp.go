@@ -18,7 +18,7 @@ func (s *Server) Do(words ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(words))

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -109,7 +110,7 @@ func start(v Version, args func(*Server) []string) (*Server, error) {
 // Launch starts the server, again if it was killed, and returns when it
 // answers.
 func (s *Server) Launch() error {
-	cmd := exec.Command(s.binary, s.args...) //nolint:noctx,gosec // ended by Kill; the developer names the binary
+	cmd := exec.Command(s.binary, s.args...) //nolint:noctx // ended by Kill
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("tests need a redis-server (Debian: apt-get install redis-server): %w", err)
@@ -171,7 +172,7 @@ func (s *Server) Kill() {
 	}
 	_ = cmd.Process.Kill()
 	for s.answers() { // until it has let go of its port
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 }
 

@@ -1,13 +1,13 @@
 -- Keeps places alive, moves their queues on past what has lapsed, and tells what
 -- became of them.
--- KEYS: record, bucket; ARGV: the owner of each place.
+-- KEYS: record, bucket, queue, holders; ARGV: the owner of each place.
 -- Answers: G token ms, W and what look tells, X gone.
 local call, sub = redis.call, string.sub
 -- include clock.lua
 -- include name.lua
 
 local function beat(i)
-  local rec, bucket, owner = KEYS[2 * i - 1], KEYS[2 * i], ARGV[i]
+  local rec, bucket, owner = KEYS[4 * i - 3], KEYS[4 * i - 2], ARGV[i]
   local v = call('GET', rec)
   if not v then return 'X' end
   local s = open(rec, v)
@@ -27,4 +27,4 @@ local function beat(i)
 end
 
 -- include each.lua
-return each(2, beat)
+return each(4, beat)

@@ -1,5 +1,5 @@
 -- Revokes one grant, found by its token, or by its owner if that is "".
--- KEYS: record, bucket; ARGV: token, owner, reason, "1" to end it at once.
+-- KEYS: record, bucket, queue, holders; ARGV: token, owner, reason, "1" to end it at once.
 -- Answers: N nobody holds, X somebody else does, M marked, F freed.
 local call, sub = redis.call, string.sub
 -- include clock.lua
@@ -36,13 +36,13 @@ else
     answer = 'X'
   elseif force then
     drop(rec, s, field, h)
-    tell(h.client, 'l ' .. field .. ' ' .. reason)
+    tell(rec, h.client, 'l ' .. field .. ' ' .. reason)
     advance(rec, bucket, s)
     answer = 'F'
   else
     h.broken, s.dirty = '!' .. reason, true
     if s.kind ~= 'x' then writeHolder(rec, field, h) end
-    tell(h.client, 'b ' .. field .. ' ' .. reason)
+    tell(rec, h.client, 'b ' .. field .. ' ' .. reason)
     answer = 'M'
   end
 end

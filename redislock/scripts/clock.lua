@@ -21,6 +21,17 @@ local function mint(bucket)
   return token
 end
 
+-- tell sends one message to the one client that it concerns; those of a cluster, whose
+-- ids are longer, get it by a channel of the bucket. If it may not be sent, the next beat
+-- or renewal says the same.
+local function tell(rec, client, message)
+  if #client == 16 then
+    redis.pcall('PUBLISH', 'hfc:' .. client, message)
+  else
+    redis.pcall('SPUBLISH', 'hfc:' .. string.match(rec, '{%d+}') .. ':' .. client, message)
+  end
+end
+
 -- A record with an exclusive holder that nobody has broken, and a queue: the plain case of
 -- name.lua, for the paths that must be fast.
 local queued = '^hf1 q x 0 0 1 0 (%d+) (%d+) (%d+) (%d+)\n(%x+) (%d+) (%x+) (%d+) ([^\n]*)\n\n(.*)$'

@@ -174,10 +174,6 @@ local function writePlace(rec, seq, p)
   }, ' '), 'w' .. p.owner, seq)
 end
 
--- tell sends one message to the one client that it concerns. If it may not be
--- sent, the next beat or renewal says the same.
-local function tell(client, message) redis.pcall('PUBLISH', 'hfc:' .. client, message) end
-
 -- advance drops what has lapsed and grants the head of the queue, and those
 -- behind it as far as they fit, strictly in order. Places of the dead are
 -- dropped when they come to the head.
@@ -198,7 +194,7 @@ local function advance(rec, bucket, s)
       s.head, s.waiting, s.dirty, s.wrote = s.head + 1, s.waiting - 1, true, true
       if alive then
         local token = grant(rec, bucket, s, p, p.claim)
-        tell(p.client, 'g ' .. p.owner .. ' ' .. token .. ' ' .. num(p.claim))
+        tell(rec, p.client, 'g ' .. p.owner .. ' ' .. token .. ' ' .. num(p.claim))
       end
     end
   end

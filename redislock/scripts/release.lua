@@ -39,7 +39,7 @@ local function handOver(rec, bucket, v, owner, token)
   else
     keepQueued(rec, head + 1, tail, waiting - 1, tonumber(last), heir, minted, client, now + claim * 1000, label, name)
   end
-  redis.pcall('PUBLISH', 'hfc:' .. client, 'g ' .. heir .. ' ' .. minted .. ' ' .. claim)
+  tell(rec, client, 'g ' .. heir .. ' ' .. minted .. ' ' .. claim)
   return '1'
 end
 

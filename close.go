@@ -12,8 +12,10 @@ import (
 
 // Close releases all leases (or leaves them, see Options.LeaveOnClose), ends
 // all waits with ErrClosed and all goroutines, and closes the store. It takes
-// about 5 s at most if the store does not answer; the error then names what
-// may remain there until it expires. Holds that MinHold keeps on a store bound
+// about 5 s at most if the store does not answer. The error names what may
+// remain there until it expires: ErrUnavailable, what the store did not release;
+// ErrIndeterminate, attempts whose answer was lost so lately that they may
+// still arrive. Holds that MinHold keeps on a store bound
 // to the connection are waited for. It may be called at any time and again; a
 // repeated Close returns what the first one did.
 func (c *Client) Close() error {
@@ -61,8 +63,7 @@ func (c *Client) close() error {
 		c.releases.wg.Wait()
 	}
 	if err != nil {
-		c.log.Warn("holdfast: closed with releases unanswered", "store", c.props.Store, "error", err)
-		err = c.errorf("close", "", ErrUnavailable, err)
+		c.log.Warn("holdfast: closed with releases open", "store", c.props.Store, "error", err)
 	}
 	if cerr := c.store.Close(); cerr != nil {
 		err = errors.Join(err, c.errorf("close", "", kindError(c.store.Classify(cerr)), cerr))
@@ -93,27 +94,22 @@ func (c *Client) closeHolds() (byes []*farewell) {
 }
 
 // settleDebts waits until no hold lingers and the store has answered all debts.
-// The store has 5 s for that; then it says what may remain.
+// The store has 5 s for that; then it says what may remain. Attempts that were
+// undone, but may arrive yet, are not waited for.
 func (c *Client) settleDebts() error {
 	end := driver.Now().Add(releaseBudget)
 	for {
 		c.mu.Lock()
 		lingering := c.lingering
-		var open []string
-		for d := range c.debts {
-			if d.answered == 0 {
-				open = append(open, strconv.Quote(d.req.Name.Full))
-			}
-		}
+		unanswered, late := c.openDebts()
 		c.mu.Unlock()
 		switch now := driver.Now(); {
 		case lingering > 0:
 			end = now.Add(releaseBudget)
-		case len(open) == 0:
-			return nil
-		case now >= end:
-			slices.Sort(open)
-			return errors.New("the store did not answer: may remain until it expires: " + strings.Join(slices.Compact(open), ", "))
+		case len(unanswered) == 0, now >= end:
+			return errors.Join(
+				c.mayRemain(ErrUnavailable, "the store did not answer", unanswered),
+				c.mayRemain(ErrIndeterminate, "the answer to an attempt was lost", late))
 		}
 		timer := time.NewTimer(max(0, end.Until()))
 		select {
@@ -122,6 +118,27 @@ func (c *Client) settleDebts() error {
 		}
 		timer.Stop()
 	}
+}
+
+// openDebts are the names of which the store has answered no release yet, and of
+// attempts that are still released again and again; under mu.
+func (c *Client) openDebts() (unanswered, late []string) {
+	for d := range c.debts {
+		if name := strconv.Quote(d.req.Name.Full); d.answered == 0 {
+			unanswered = append(unanswered, name)
+		} else {
+			late = append(late, name)
+		}
+	}
+	return unanswered, late
+}
+
+func (c *Client) mayRemain(kind error, why string, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return c.errorf("close", "", kind, errors.New(why+": may remain until it expires: "+strings.Join(slices.Compact(names), ", ")))
 }
 
 // paid wakes settleDebts; under mu.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,6 +162,56 @@ func TestCloseWithinList(t *testing.T) {
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+// Close does not wait until an attempt whose answer was lost can arrive no more,
+// but names it: it may hold the name until its TTL is over. One whose time has
+// passed is not named.
+func TestCloseNamesLateAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy(t, memlock.NewServer())
+		s.remote = true
+		s.onAcquire = func(context.Context, []*driver.AcquireRequest) error { return torn() }
+		c := s.client(t)
+		for _, name := range []string{"past", "late"} {
+			_, err := c.TryAcquire(t.Context(), name, &holdfast.AcquireOptions{TTL: 3 * time.Second})
+			want(t, err, holdfast.ErrIndeterminate)
+			if name == "past" {
+				time.Sleep(4 * time.Second)
+			}
+		}
+		time.Sleep(time.Second)
+		start := time.Now()
+		err := c.Close()
+		want(t, err, holdfast.ErrIndeterminate)
+		if err == nil || !strings.Contains(err.Error(), `"late"`) || strings.Contains(err.Error(), "past") || errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("told %v", err)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("close took %v", took)
+		}
+	})
+}
+
+// What the store does not release within 5 s is named, each name once.
+func TestCloseNamesUnansweredReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy(t, memlock.NewServer())
+		s.remote = true
+		c := open(t, &mute{spy: s, left: 1000}, nil)
+		for _, name := range []string{"b", "a"} {
+			_ = take(t, c, name, nil)
+		}
+		start := time.Now()
+		err := c.Close()
+		want(t, err, holdfast.ErrUnavailable)
+		if err == nil || !strings.Contains(err.Error(), `until it expires: "a", "b"`) || errors.Is(err, holdfast.ErrIndeterminate) {
+			t.Errorf("told %v", err)
+		}
+		if took := time.Since(start); took < 5*time.Second || took > 8*time.Second {
+			t.Errorf("close took %v", took)
 		}
 	})
 }

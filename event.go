@@ -22,9 +22,10 @@ const (
 	EventLost                             // Err says why; matches ErrBroken if a person did it
 	EventReleased                         // Took: how long it was held; Err: the store did not answer yet
 	EventAbandoned                        // an attempt of unknown outcome was undone, or not (Err)
+	EventStoreDown                        // an acquire waits for a store that cannot be asked: Err, Took; told once of each wait
 )
 
-var eventNames = [...]string{"none", "acquired", "refused", "long_wait", "handed_over", "renewed", "renew_failed", "lost", "released", "abandoned"}
+var eventNames = [...]string{"none", "acquired", "refused", "long_wait", "handed_over", "renewed", "renew_failed", "lost", "released", "abandoned", "store_down"}
 
 // String gives the name of the event, fit for a metric's label.
 func (k EventKind) String() string {

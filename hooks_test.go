@@ -2,6 +2,8 @@ package holdfast_test
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,22 +91,110 @@ func TestHookOfLongWait(t *testing.T) {
 	})
 }
 
-// A long wait for a store that is down says so, and names no holder.
+// A wait for a store that is down is told at once, and again when it has become
+// long; then it names no holder.
 func TestHookOfLongWaitForTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, tale, c := told(t, memlock.NewServer())
 		s.onAcquire = func(context.Context, []*driver.AcquireRequest) error { return down() }
 		ctx, cancel := context.WithCancel(t.Context())
 		out := later(ctx, c, "x", nil)
+		synctest.Wait()
+		tale.check(t, 0, "store_down")
 		time.Sleep(11 * time.Second)
 		cancel()
 		want(t, (<-out).err, context.Canceled)
-		events := tale.check(t, 0, "long_wait refused")
+		events := tale.check(t, 0, "store_down long_wait refused")
 		want(t, events[0].Err, holdfast.ErrUnavailable)
-		want(t, events[1].Err, context.Canceled)
-		if events[0].Holder != nil {
-			t.Errorf("holder %v of a store that was never asked", events[0].Holder)
+		want(t, events[1].Err, holdfast.ErrUnavailable)
+		want(t, events[2].Err, context.Canceled)
+		if events[0].Took != 0 || events[0].Name != "x" || events[0].Mode != holdfast.Exclusive || events[1].Took != 10*time.Second {
+			t.Errorf("%+v", events)
 		}
+		if events[1].Holder != nil {
+			t.Errorf("holder %v of a store that was never asked", events[1].Holder)
+		}
+	})
+}
+
+// Whoever waits while the store goes down, or comes while it is, is told once;
+// whoever comes later, and meets only another holder, is not.
+func TestHookOfStoreDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := memlock.NewServer()
+		s, tale := newPlain(t, server), &story{}
+		var isDown atomic.Bool
+		s.onAcquire = func(ctx context.Context, req *driver.AcquireRequest) (driver.AcquireResult, error) {
+			if isDown.Load() {
+				return driver.AcquireResult{}, down()
+			}
+			return s.inner.Acquire(ctx, req)
+		}
+		c := open(t, s, &holdfast.Options{Observe: tale.observe})
+		held := take(t, newSpy(t, server).client(t), "x", nil)
+		var outs []<-chan outcome
+		for range 2 {
+			outs = append(outs, later(t.Context(), c, "x", nil))
+			synctest.Wait()
+		}
+		time.Sleep(2 * time.Second)
+		tale.check(t, 0, "")
+		isDown.Store(true)
+		time.Sleep(2 * time.Second) // the next attempt is due within a second
+		for _, e := range tale.check(t, 0, "store_down store_down") {
+			if e.Took < 2*time.Second || e.Took > 3*time.Second+100*time.Millisecond {
+				t.Errorf("told after %v", e.Took)
+			}
+		}
+		outs = append(outs, later(t.Context(), c, "x", nil))
+		synctest.Wait()
+		if e := tale.check(t, 0, "store_down store_down store_down")[2]; e.Took != 0 {
+			t.Errorf("told after %v", e.Took)
+		}
+		isDown.Store(false)
+		time.Sleep(2 * time.Second)
+		give(t, held)
+		for _, out := range outs {
+			give(t, (<-out).lease)
+		}
+		held = take(t, newSpy(t, server).client(t), "x", nil)
+		out := later(t.Context(), c, "x", nil)
+		time.Sleep(5 * time.Second)
+		give(t, held)
+		give(t, (<-out).lease)
+		tale.checkOnly(t, holdfast.EventStoreDown, "store_down store_down store_down")
+	})
+}
+
+// So does one who makes a few attempts.
+func TestHookOfStoreDownBetweenTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, tale, c := told(t, memlock.NewServer())
+		s.onAcquire = func(context.Context, []*driver.AcquireRequest) error { return down() }
+		_, err := c.Acquire(t.Context(), "x", &holdfast.AcquireOptions{Tries: 4})
+		want(t, err, holdfast.ErrUnavailable)
+		want(t, tale.check(t, 0, "store_down refused")[0].Err, holdfast.ErrUnavailable)
+	})
+}
+
+// A bounded wait that finds the store mended does not tell of an outage before it.
+func TestOutageBeforeTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := memlock.NewServer()
+		s, tale, c := told(t, server)
+		s.onAcquire = func(context.Context, []*driver.AcquireRequest) error { return down() }
+		o := &holdfast.AcquireOptions{Wait: time.Second}
+		_, err := c.Acquire(t.Context(), "x", o)
+		want(t, err, holdfast.ErrTimeout, holdfast.ErrUnavailable)
+		time.Sleep(time.Hour)
+		s.onAcquire = nil
+		take(t, newSpy(t, server).client(t), "x", nil)
+		_, err = c.Acquire(t.Context(), "x", o)
+		want(t, err, holdfast.ErrTimeout, holdfast.ErrHeld)
+		if errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+		tale.check(t, 0, "store_down refused refused")
 	})
 }
 

@@ -108,18 +108,18 @@ func (k *keeper) ring() {
 	for _, bye := range d.byes {
 		bye.tell()
 	}
-	for _, tell := range d.longWaits {
+	for _, tell := range d.waits {
 		tell()
 	}
 }
 
 // due is what one ring found to do, by shard.
 type due struct {
-	byes      []*farewell
-	longWaits []func()
-	renewals  map[int][]*hold
-	beats     map[int][]*place
-	debts     []*debt
+	byes     []*farewell
+	waits    []func()
+	renewals map[int][]*hold
+	beats    map[int][]*place
+	debts    []*debt
 }
 
 func (k *keeper) collect(now driver.Instant) *due {
@@ -138,7 +138,9 @@ func (k *keeper) collect(now driver.Instant) *due {
 			shard := k.c.shard(a.place.ref())
 			d.beats[shard] = append(d.beats[shard], a.place)
 		case a.waiter != nil:
-			d.longWaits = append(d.longWaits, a.waiter.longWaited())
+			if tell := a.waiter.news(now); tell != nil {
+				d.waits = append(d.waits, tell)
+			}
 		default:
 			d.debts = append(d.debts, a.debt)
 		}

@@ -94,6 +94,9 @@ func (ln *line) tidy() {
 }
 
 func (ln *line) push(w *waiter) {
+	if ln.first == nil && ln.reason == ErrUnavailable { //nolint:errorlint // one of ours, never wrapped
+		ln.reason, ln.cause = nil, nil // of an earlier wait
+	}
 	ln.c.arrived++
 	w.num, w.queued, w.line = ln.c.arrived, true, ln
 	if w.prev = ln.last; w.prev != nil {
@@ -130,6 +133,17 @@ func (ln *line) nudge() {
 		select {
 		case ln.changed <- struct{}{}:
 		default:
+		}
+	}
+}
+
+// storeDown notes that the store could not be asked, and tells those who wait;
+// under mu.
+func (ln *line) storeDown(cause error) {
+	ln.reason, ln.cause = ErrUnavailable, cause
+	for w := ln.first; w != nil; w = w.next {
+		if w.alarm.set && !w.down {
+			w.setAlarm()
 		}
 	}
 }
@@ -178,8 +192,7 @@ func (ln *line) await(w *waiter, wait time.Duration) (*Lease, error) {
 	if w.start == 0 {
 		w.start = driver.Now()
 	}
-	w.alarm.waiter, w.alarm.at = w, w.start.Add(longWait)
-	c.keeper.set(&w.alarm)
+	w.setAlarm()
 	c.mu.Unlock()
 
 	var end <-chan time.Time

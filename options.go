@@ -93,8 +93,8 @@ type Options struct {
 	// goroutine does next, and it must not call Close. ctx carries the values of
 	// the acquire's ctx.
 	Observe func(ctx context.Context, e Event)
-	// Logger gets a line for a long wait, a lost lease and what Close had to
-	// leave; default slog.Default().
+	// Logger gets a line for a long wait, a wait for a store that is down, a lost
+	// lease and what Close had to leave; default slog.Default().
 	Logger *slog.Logger
 }
 

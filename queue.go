@@ -60,7 +60,7 @@ func (p *place) beaten(sent driver.Instant, seen uint64, res driver.BeatResult) 
 			p.missed, p.alarm.at = false, driver.Now()
 		}
 		p.ln.c.keeper.place(&p.alarm, p)
-		p.ln.reason, p.ln.cause = ErrUnavailable, res.Err
+		p.ln.storeDown(res.Err)
 	case res.Status == driver.Waiting:
 		if sent > p.sent {
 			p.sent, p.seen = sent, seen

@@ -109,7 +109,7 @@ func (ln *line) refused(p *place, err error) {
 		return // by the waiter himself
 	}
 	if transient(kind) {
-		ln.reason, ln.cause = ErrUnavailable, err // what it may have left is undone
+		ln.storeDown(err) // what it may have left is undone
 		return
 	}
 	ln.fail(p.ask, c.errorf("acquire", ln.name.Full, kindError(kind), err))

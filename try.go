@@ -91,6 +91,10 @@ func (c *Client) acquireTries(w *waiter, name string, o *AcquireOptions) (*Lease
 		if err == nil || i == o.Tries || !retriable(err) {
 			return lease, err
 		}
+		if e, ok := errors.AsType[*Error](err); ok && e.Kind != ErrHeld && !w.down { //nolint:errorlint // a kind of ours
+			w.down = true
+			c.observe(w.ctx, c.storeDown(w, name, e.Err))
+		}
 		c.sleep(ctx, pause.next())
 		switch {
 		case w.ctx.Err() != nil: // nothing more is tried (law W1)

@@ -26,7 +26,8 @@ type waiter struct {
 	ready chan struct{} // made when the goroutine sleeps; closed when done
 
 	line  *line
-	alarm alarm // when the wait is long
+	alarm alarm // when there is something to tell of the wait
+	down  bool  // that the store is down was told
 
 	firstPlace place // storage of the first attempt
 	handedOver bool  // by another goroutine of this process
@@ -48,6 +49,45 @@ func (w *waiter) recycle() {
 	if w.own || w.firstPlace.c == nil {
 		*w = waiter{}
 		waiters.Put(w)
+	}
+}
+
+// setAlarm sets when there is something to tell of the wait: when it has become
+// long, or at once that the store is down; under mu.
+func (w *waiter) setAlarm() {
+	w.alarm.waiter, w.alarm.at = w, w.start.Add(longWait)
+	if w.line.reason == ErrUnavailable && !w.down { //nolint:errorlint // one of ours, never wrapped
+		w.alarm.at = driver.Now()
+	}
+	w.line.c.keeper.set(&w.alarm)
+}
+
+// news is what is to be told of the wait, nil if nothing is; under mu.
+func (w *waiter) news(now driver.Instant) func() {
+	if now >= w.start.Add(longWait) {
+		return w.longWaited()
+	}
+	ln, ctx := w.line, w.ctx
+	w.down = ln.reason == ErrUnavailable //nolint:errorlint // one of ours, never wrapped
+	w.setAlarm()
+	if !w.down { // it was, for a moment
+		return nil
+	}
+	e := ln.c.storeDown(w, ln.name.Full, ln.cause)
+	first := ln.first == w // one line in the log will do
+	return func() {
+		if first {
+			ln.c.log.Warn("holdfast: the store is down, waiting for it", "store", ln.c.props.Store, "name", e.Name, "error", e.Err)
+		}
+		ln.c.observe(ctx, e)
+	}
+}
+
+// storeDown is the event of a wait for a store that cannot be asked.
+func (c *Client) storeDown(w *waiter, name string, cause error) Event {
+	return Event{
+		Kind: EventStoreDown, Name: name, Mode: w.ask.mode, Took: driver.Now().Sub(w.start),
+		Err: c.errorf("acquire", name, ErrUnavailable, cause),
 	}
 }
 

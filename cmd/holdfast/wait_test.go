@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -73,6 +74,32 @@ func TestLongWaitIsTold(t *testing.T) {
 	s.start("run", "--label", "web1/job[77]", "L", "--", "sh", "-c", "echo up; exec sleep 300").says("up")
 	p := s.start("run", "--wait", "11s", "L", "--", "true")
 	p.wait().want(t, 76, "still waiting for L after 10s: held by web1/job[77]", "waited 11s in vain")
+}
+
+// That the store went away is told when it is, and the wait ends when it stays
+// away.
+func TestStoreThatGoesAway(t *testing.T) {
+	s := newShop(t)
+	above := filepath.Join(s.dir, "above")
+	if err := os.Mkdir(above, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.url = "file://" + above + "/store"
+	s.start("run", "--grace", "0s", "L", "--", "sh", "-c", "echo up; exec sleep 300").says("up")
+	p, structured := s.start("run", "L", "--", "true"), s.start("run", "--json", "L", "--", "true")
+	for _, w := range []*process{p, structured} {
+		poll(t, "the waiter", func() bool { return waits(w.Process.Pid) })
+	}
+	if err := os.Rename(above, above+"-moved"); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "the news", func() bool { return strings.Contains(p.err.String(), "waiting for the store, to lock L: ") })
+	r := p.wait()
+	r.want(t, 69, "the store does not answer", above)
+	if strings.Count(r.err, "waiting for the store") != 1 {
+		t.Errorf("told more than once: %s", r.err)
+	}
+	structured.wait().want(t, 69, `"event":"store_down"`)
 }
 
 func TestJitterDelaysTheStart(t *testing.T) {

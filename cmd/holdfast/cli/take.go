@@ -92,6 +92,8 @@ func (h *held) observe(e *holdfast.Event, w *waitTeller, giveUp context.CancelCa
 		case h.renews <- struct{}{}:
 		default:
 		}
+	case holdfast.EventStoreDown:
+		w.down(e)
 	case holdfast.EventLongWait:
 		if errors.Is(e.Err, holdfast.ErrUnavailable) {
 			giveUp(fmt.Errorf("%w for %v: %w", errStoreSilent, short(e.Took), e.Err))

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -110,6 +111,22 @@ func (w *waitTeller) wipe() {
 		fmt.Fprint(w.a.stderr, "\r\x1b[K")
 	}
 	w.shown = false
+}
+
+// down tells at once that the store is not there.
+func (w *waitTeller) down(e *holdfast.Event) {
+	cause := e.Err
+	if typed, ok := errors.AsType[*holdfast.Error](e.Err); ok && typed.Err != nil {
+		cause = typed.Err // without the library's frame
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return
+	}
+	w.wipe()
+	w.a.say("store_down", fmt.Sprintf("waiting for the store, to lock %s: %s", printable(e.Name), printable(cause.Error())),
+		map[string]any{"name": e.Name, "error": cause.Error()})
 }
 
 // long tells of a long wait where no terminal shows it; queue: how many are

@@ -102,9 +102,13 @@ func (c *Client) overloaded() bool {
 	return n >= mostUnanswered
 }
 
+// againMax is how long an attempt that arrives after its abandon may hold the
+// name, however long its TTL, on a store that cannot refuse it.
+const againMax = 5 * time.Second
+
 func (d *debt) pause() time.Duration {
 	if d.answered != 0 {
-		return max(d.repeat/8, minMargin)
+		return min(max(d.repeat/8, minMargin), againMax)
 	}
 	return min(pollMin<<min(d.tries, 7), 2*pollMax)
 }

@@ -45,6 +45,8 @@ type broken struct {
 	leads    func(driver.Name) *driver.Holder // instead of the reference's answer
 	watch    func(changed func()) func()
 	close    func()
+
+	properties func(*driver.Properties)
 }
 
 // world is what the clients of one broken store share.
@@ -77,6 +79,14 @@ func newBroken(breakIt func(*broken)) func(context.Context) (driver.Store, error
 		w.clients = append(w.clients, b)
 		return b, nil
 	}
+}
+
+func (b *broken) Properties() driver.Properties {
+	p := b.full.Properties()
+	if b.properties != nil {
+		b.properties(&p)
+	}
+	return p
 }
 
 func (b *broken) named(n driver.Name) driver.Name {

@@ -65,6 +65,23 @@ func TestMutants(t *testing.T) {
 	}
 }
 
+// A store that cannot refuse an attempt which arrives after its abandon passes,
+// if its row in the table says so: the repeated abandon ends what it got.
+func TestStoreThatCannotRefuse(t *testing.T) {
+	t.Parallel()
+	lenient := mutant{breakIt: func(b *broken) {
+		b.properties = func(p *driver.Properties) { p.Store = "redis" } // a row without Refuses
+		b.release = func(ctx context.Context, r *driver.ReleaseRequest) (bool, error) {
+			r.Abandon = false
+			return b.full.Release(ctx, r)
+		}
+	}}
+	cases := slices.DeleteFunc(drivertest.Cases(), func(c drivertest.Case) bool { return c.Needs&drivertest.NeedRefusal != 0 })
+	if failed := failures(t, lenient, cases); len(failed) != 0 {
+		t.Errorf("fails %v", failed)
+	}
+}
+
 // crowds are cases of many goroutines. Beyond what they surely find, they find
 // other faults on some schedules.
 var crowds = []string{"G1.2", "G1.3", "G1.6", "G1.7", "G1.8", "G3.8", "W2.1", "W2.2", "W5.2", "W6.2"}

@@ -23,15 +23,21 @@ func (s *store) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) 
 		keys = append(keys, recordKey(tag, req.Name.Key), bucketKey(tag), tombKey(tag, owner))
 		args = append(args, owner, millis(req.TTL), how(req), oneLine(req.Label)+named(&req.Name))
 	}
-	texts, err := s.answers(ctx, acquireScript, len(reqs), keys, args)
+	texts, shortage, err := s.confirmed(ctx, acquireScript, len(reqs), keys, args)
 	for i, req := range reqs {
 		if err != nil {
 			answers[i].Err = err
 			continue
 		}
 		answers[i].AcquireResult, answers[i].Err = readAcquire(texts[i].Text, req)
-		if answers[i].Status == driver.Waiting {
+		switch answers[i].Status {
+		case driver.Waiting:
 			ear.plan(&answers[i].Queue)
+		case driver.Granted:
+			if shortage != nil {
+				answers[i] = driver.AcquireAnswer{Err: s.takeBack(ctx, driver.Ref{Name: req.Name, Owner: req.Owner, Mode: req.Mode}, shortage)}
+			}
+		case driver.Held, driver.Gone:
 		}
 	}
 	if !listening {

@@ -56,9 +56,9 @@ func TestConformanceElsewhere(t *testing.T) {
 	}
 }
 
-func ownReplicated(tb testing.TB, args ...string) *redistest.Replicated {
+func ownReplicated(tb testing.TB) *redistest.Replicated {
 	tb.Helper()
-	r, err := redistest.StartSentinel(redistest.Default, args...)
+	r, err := redistest.StartSentinel(redistest.Default)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -66,9 +66,9 @@ func ownReplicated(tb testing.TB, args ...string) *redistest.Replicated {
 	return r
 }
 
-func ownCluster(tb testing.TB, v redistest.Version, replicas bool, args ...string) *redistest.Cluster {
+func ownCluster(tb testing.TB, v redistest.Version, replicas bool) *redistest.Cluster {
 	tb.Helper()
-	c, err := redistest.StartCluster(v, replicas, args...)
+	c, err := redistest.StartCluster(v, replicas)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -46,6 +46,7 @@ var refusals = []struct {
 	{"NOSCRIPT ", driver.Unavailable},
 	{"CLUSTERDOWN ", driver.Unavailable},
 	{"TRYAGAIN ", driver.Unavailable},
+	{"CROSSSLOT ", driver.Invalid},
 	{"MOVED ", driver.Unavailable},
 	{"ASK ", driver.Unavailable},
 	{"No such master with that name", driver.Invalid},

@@ -22,6 +22,7 @@ func (s *store) Beat(ctx context.Context, places []driver.Ref) []driver.BeatResu
 			s.ears.of(tagOf(places[i].Name.Key)).plan(&results[i].Queue)
 		}
 	}
+	s.confirmBeats(ctx, places, results)
 	return results
 }
 

@@ -49,12 +49,15 @@ func (s *store) Renew(ctx context.Context, reqs []driver.RenewRequest) []driver.
 		keys = append(keys, recordKey(tagOf(req.Name.Key), req.Name.Key))
 		args = append(args, ownerText(&req.Owner), tokenText(req.Token), millis(req.TTL), oneLine(req.Label))
 	}
-	texts, err := s.answers(ctx, renewScript, len(reqs), keys, args)
+	texts, shortage, err := s.confirmed(ctx, renewScript, len(reqs), keys, args)
 	for i := range reqs {
 		if results[i].Err = err; err != nil {
 			continue
 		}
 		results[i] = readRenew(texts[i].Text)
+		if shortage != nil && results[i].Status == driver.Renewed {
+			results[i] = driver.RenewResult{Err: failure(driver.Unavailable, "the renewal does not count: "+shortage.Error())}
+		}
 	}
 	return results
 }

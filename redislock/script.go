@@ -58,25 +58,34 @@ func include(file string) string {
 // call runs a script once. If the server does not know it (surely nothing was
 // done then) it goes again with its text. The first of keys decides the node.
 func (s *store) call(ctx context.Context, sc *script, keys, args []string) ([]Reply, error) {
-	words := make([]string, 0, 3+len(keys)+len(args))
-	words = append(append(append(words, "EVALSHA", sc.sha, strconv.Itoa(len(keys))), keys...), args...)
-	eval := Command{Words: words, Key: 3}
-	reply, err := s.send(ctx, eval)
-	if err == nil && unknownScript(reply[0].Err) {
-		words[0], words[1] = "EVAL", sc.text
-		reply, err = s.send(ctx, eval)
-	}
-	if err == nil {
-		err = reply[0].Err
-	}
+	replies, err := s.run(ctx, sc, keys, args, s.send)
 	if err != nil {
 		return nil, err
 	}
-	return reply[0].List, nil
+	return replies[0].List, nil
 }
 
-// send sends commands in one flush. Its error means that none is answered; each
+// sender sends commands in one flush. Its error means that none is answered; each
 // reply may have one of its own.
+type sender func(ctx context.Context, commands ...Command) ([]Reply, error)
+
+// run sends a script, and what else the sender sends with it. The error is the script's.
+func (s *store) run(ctx context.Context, sc *script, keys, args []string, send sender) ([]Reply, error) {
+	words := make([]string, 0, 3+len(keys)+len(args))
+	words = append(append(append(words, "EVALSHA", sc.sha, strconv.Itoa(len(keys))), keys...), args...)
+	eval := Command{Words: words, Key: 3}
+	replies, err := send(ctx, eval)
+	if err == nil && unknownScript(replies[0].Err) {
+		words[0], words[1] = "EVAL", sc.text
+		replies, err = send(ctx, eval)
+	}
+	if err == nil {
+		err = replies[0].Err
+	}
+	return replies, err
+}
+
+// send is the usual sender.
 func (s *store) send(ctx context.Context, commands ...Command) ([]Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
@@ -86,11 +95,14 @@ func (s *store) send(ctx context.Context, commands ...Command) ([]Reply, error) 
 	})
 }
 
+// errStrangeAnswer is of a script that may have done its work.
+var errStrangeAnswer = errors.New("redis: a script of ours gave a strange answer")
+
 // answers runs a script that answers each of n requests.
 func (s *store) answers(ctx context.Context, sc *script, n int, keys, args []string) ([]Reply, error) {
 	replies, err := s.call(ctx, sc, keys, args)
 	if err == nil && len(replies) != n {
-		err = errors.New("redis: a script of ours gave a strange answer") // it may have done its work
+		err = errStrangeAnswer
 	}
 	return replies, err
 }

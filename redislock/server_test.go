@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"flag"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 // server when all is done.
 func TestMain(m *testing.M) {
 	drivertest.Main(openURL)
+	_ = flag.Set("test.parallel", "8") // most of them wait most of the time; the command line still wins
 	status := m.Run()
 	removeShared()
 	os.Exit(status)

@@ -41,6 +41,7 @@ type store struct {
 	link    Link
 	id      string
 	cluster bool
+	wait    int  // Options.Wait
 	sharded bool // messages stay on the node of their bucket
 	props   driver.Properties
 
@@ -83,7 +84,7 @@ func newStore(ctx context.Context, link Link, opts *Options) (*store, error) {
 	}
 	var id [8]byte
 	rand.Read(id[:])
-	s := &store{link: link, id: hex.EncodeToString(id[:]), cluster: link.Mode() == Cluster}
+	s := &store{link: link, id: hex.EncodeToString(id[:]), cluster: link.Mode() == Cluster, wait: opts.Wait}
 	s.ears.init(s)
 	s.hands.init()
 	if err := s.probe(ctx, opts); err != nil {

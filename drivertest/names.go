@@ -91,8 +91,11 @@ func namesDiffer(t *T) {
 	for i, name := range names {
 		t.busy([]*holdfast.Client{b, a}[i%2], name, nil, fmt.Sprintf("name %q", name))
 	}
-	for _, l := range leases {
+	for i, l := range leases {
 		t.frees(l)
+		if next := i + 1; next < len(names) {
+			t.busy([]*holdfast.Client{b, a}[next%2], names[next], nil, fmt.Sprintf("name %q, when %q was released", names[next], names[i]))
+		}
 	}
 }
 

@@ -127,6 +127,11 @@ func downgrade(t *T) {
 	if !read.Valid() {
 		t.Errorf("the read level is not valid")
 	}
+	select {
+	case <-writer.done:
+		t.Errorf("a writer that waited was let in beside the reader that was a writer: %v", writer.err)
+	default:
+	}
 	t.frees(read)
 	t.frees(t.wins(writer))
 	r := t.locks(c, name, nested(holdfast.Shared, 0))

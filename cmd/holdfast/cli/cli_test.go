@@ -77,6 +77,13 @@ func TestHandles(t *testing.T) {
 	if code, _, stderr = call(t, env, "acquire", "--wait", "0", "it's"); code != 0 {
 		t.Errorf("after release: %d %q", code, stderr)
 	}
+	// B026: the old handle touches nothing of the newer hold.
+	if code, _, _ = call(t, env, "release", handle); code != exitLost {
+		t.Errorf("late release: %d", code)
+	}
+	if code, _, stderr = call(t, env, "acquire", "--wait", "0", "it's"); code != exitBusy {
+		t.Errorf("after the late release: %d %q", code, stderr)
+	}
 }
 
 // A handle that nobody got to know is given back.

@@ -115,6 +115,7 @@ func (c *Client) prepare(ctx context.Context, name string, o *AcquireOptions) (*
 	w.ask = ask{
 		mode: cmp.Or(o.Mode, Exclusive), n: o.Permits, limit: o.Limit,
 		ttl: max(cmp.Or(o.TTL, c.opts.TTL), c.props.MinTTL), minHold: o.MinHold, maxHold: o.MaxHold, noRenew: o.NoRenew, unfair: o.Unfair,
+		elects: o.elects,
 	}
 	if o.Permits > 0 {
 		w.ask.mode = Permits

@@ -32,6 +32,7 @@ type Client struct {
 	inspector driver.Inspector // these three nil where the store cannot
 	lister    driver.Lister
 	breaker   driver.Breaker
+	valuer    driver.Valuer // nil where the store keeps no values
 	detacher  driver.Detacher
 	shard     func(driver.Ref) int
 	maxBatch  int
@@ -60,15 +61,17 @@ type Client struct {
 
 	// mu guards all below, and all fields of lines, waiters, holds, places and
 	// debts. Nothing under it blocks.
-	mu      sync.Mutex
-	closed  bool // no new work
-	stopped bool // no new keeping
+	mu       sync.Mutex
+	retiring bool // no new terms
+	closed   bool // no new work
+	stopped  bool // no new keeping
 
 	lines     map[lineKey]*line        // those with a hold or a waiter, and some idle ones
 	aging     []*line                  // idle ones, oldest first: see line.tidy
 	places    map[driver.Owner]*place  // on their way or waiting; signals may concern them
 	holds     map[driver.Owner]*hold   // live, by owner
 	keyed     map[reentrancyKey]*Lease // a live lease with the key
+	duties    map[string]*duty         // what leaders do, by key: see term.go
 	debts     map[*debt]struct{}       // releases that the store still has to answer
 	arrived   uint64                   // number of the latest waiter
 	lingering int                      // holds that MinHold keeps: see hold.linger
@@ -87,7 +90,7 @@ func New(store driver.Store, opts *Options) (*Client, error) {
 		store: store, props: store.Properties(),
 		lines: map[lineKey]*line{}, places: map[driver.Owner]*place{}, holds: map[driver.Owner]*hold{},
 		closeOnce: make(chan struct{}, 1), closeDone: make(chan struct{}), settling: make(chan struct{}, 1),
-		keyed: map[reentrancyKey]*Lease{}, debts: map[*debt]struct{}{},
+		keyed: map[reentrancyKey]*Lease{}, duties: map[string]*duty{}, debts: map[*debt]struct{}{},
 	}
 	if opts != nil {
 		c.opts = *opts
@@ -191,6 +194,9 @@ func (c *Client) findAbilities() {
 	}
 	if c.props.Break {
 		c.breaker, _ = c.store.(driver.Breaker)
+	}
+	if c.props.Value {
+		c.valuer, _ = c.store.(driver.Valuer)
 	}
 	c.detacher, _ = c.store.(driver.Detacher)
 	c.shard = func(driver.Ref) int { return 0 }

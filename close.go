@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Close releases all leases (or leaves them, see Options.LeaveOnClose), ends
+// Close ends the ctx of all that [Election.Run] does, and waits until it has
+// returned, at most for its grace. Then it releases all leases (or leaves them, see Options.LeaveOnClose), ends
 // all waits with ErrClosed and all goroutines, and closes the store. It takes
 // about 5 s at most if the store does not answer. The error names what may
 // remain there until it expires: ErrUnavailable, what the store did not release;
@@ -21,6 +22,7 @@ import (
 func (c *Client) Close() error {
 	select {
 	case c.closeOnce <- struct{}{}:
+		c.retire()
 		c.closeErr = c.close()
 		close(c.closeDone)
 	default:

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 var update = flag.Bool("update", false, "write docs/defaults.md anew")
@@ -51,6 +53,10 @@ func defaultsPage() string {
 		{"local hand-overs in a turn", fmt.Sprintf("%d, within %v", turnHandOvers, turnTime)},
 		{"pause between attempts, where there is no queue", fmt.Sprintf("doubles from %v to %v, half of it by chance", pollMin, pollMax)},
 		{"a wait that is logged and told to hooks", fmt.Sprintf("over %v", longWait)},
+		{"grace of a leader's work", fmt.Sprintf("TTL/%d; below TTL/%d", graceFraction, renewFraction)},
+		{"pause before a leader whose work failed campaigns again", fmt.Sprintf("doubles from %v to %v, half of it by chance", termPauseMin, termPauseMax)},
+		{"an observer of an election asks", fmt.Sprintf("every %v, on local stores every %v; every %v where the store tells of changes; a tenth by chance", observeEvery, observeLocal, observeWatched)},
+		{"longest value of a leader", fmt.Sprintf("%d bytes", driver.MaxValue)},
 		{"longest name, label", fmt.Sprintf("%d bytes, %d bytes", MaxNameBytes, MaxLabelBytes)},
 		{"largest limit of a semaphore", strconv.Itoa(MaxPermits)},
 	} {

@@ -23,9 +23,14 @@ const (
 	EventReleased                         // Took: how long it was held; Err: the store did not answer yet
 	EventAbandoned                        // an attempt of unknown outcome was undone, or not (Err)
 	EventStoreDown                        // an acquire waits for a store that cannot be asked: Err, Took; told once of each wait
+	EventWorkEnded                        // the func of Election.Run returned: Err, Took: the term so far
+	EventOverran                          // it goes on although its term has ended: Took: since it was called off
 )
 
-var eventNames = [...]string{"none", "acquired", "refused", "long_wait", "handed_over", "renewed", "renew_failed", "lost", "released", "abandoned", "store_down"}
+var eventNames = [...]string{
+	"none", "acquired", "refused", "long_wait", "handed_over", "renewed", "renew_failed", "lost", "released", "abandoned", "store_down",
+	"work_ended", "overran",
+}
 
 // String gives the name of the event, fit for a metric's label.
 func (k EventKind) String() string {

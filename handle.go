@@ -42,6 +42,9 @@ type handle struct {
 func (l *Lease) Handle() (string, error) {
 	h := l.hold
 	c := h.c
+	if h.ask.elects {
+		return "", l.errorf("handle", ErrInvalid, textError("a term of an election ends with its leader"))
+	}
 	if !c.props.Handles {
 		return "", l.errorf("handle", ErrUnsupported, textError("a hold on this store cannot leave its process"))
 	}

@@ -42,7 +42,7 @@ func (h *hold) beginTurn(seen uint64) {
 // handsOver tells whether holds of this kind can be passed on: what a hold
 // promises from its grant on would not be true for the heir.
 func (a ask) handsOver() bool {
-	return a.mode != Shared && !a.noRenew && a.minHold == 0 && a.maxHold == 0
+	return a.mode != Shared && !a.noRenew && a.minHold == 0 && a.maxHold == 0 && !a.elects
 }
 
 // armTurn sees to it that the line is looked at when the turn is over, if somebody

@@ -35,6 +35,7 @@ type Holder struct {
 	Held    time.Duration // since the grant
 	Left    time.Duration // until it ends unless renewed; 0 if it has no end of its own
 	Broken  string        // the reason, if it was revoked
+	Value   string        // what it says of itself: see Term.Proclaim
 }
 
 // Waiter is one who waits for a name.
@@ -87,7 +88,8 @@ func (h Holder) MarshalJSON() ([]byte, error) {
 		Held    int64  `json:"held_ms"`
 		Left    int64  `json:"left_ms,omitempty"`
 		Broken  string `json:"broken,omitempty"`
-	}{h.Owner, h.Label, strconv.FormatUint(h.Token, 10), h.Mode, h.Permits, h.Held.Milliseconds(), h.Left.Milliseconds(), h.Broken})
+		Value   string `json:"value,omitempty"`
+	}{h.Owner, h.Label, strconv.FormatUint(h.Token, 10), h.Mode, h.Permits, h.Held.Milliseconds(), h.Left.Milliseconds(), h.Broken, h.Value})
 }
 
 // MarshalJSON gives the span in whole milliseconds, as [Holder.MarshalJSON].
@@ -264,6 +266,6 @@ func (c *Client) newHolder(h *driver.Holder) *Holder {
 	}
 	return &Holder{
 		Owner: owner, Label: h.Label, Token: c.fullToken(h.Token, 0), Mode: h.Mode,
-		Permits: h.Permits, Held: h.Held, Left: h.Left, Broken: h.Broken,
+		Permits: h.Permits, Held: h.Held, Left: h.Left, Broken: h.Broken, Value: h.Value,
 	}
 }

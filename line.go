@@ -38,6 +38,8 @@ type ask struct {
 	n, limit              int
 	ttl, minHold, maxHold time.Duration
 	noRenew, unfair       bool
+	// elects: each term is a grant of its own, and its wait is nothing unusual.
+	elects bool
 	// window is how long the store is asked to keep the grant.
 	window time.Duration
 }

@@ -38,6 +38,13 @@ const (
 	maxRequestTimeout = 2 * time.Second // and at most TTL/3
 	pollMin           = 20 * time.Millisecond
 	pollMax           = time.Second
+	graceFraction     = 6           // of an election: TTL/6
+	termPauseMin      = time.Second // after a term that failed
+	termPauseMax      = 30 * time.Second
+	observeEvery      = time.Second / 2 // looks of an observer
+	observeLocal      = 100 * time.Millisecond
+	observeWatched    = 10 * time.Second // where the store tells of changes
+	staleFor          = time.Second      // until an older leader is believed
 )
 
 // Mode is how a name is held: [Exclusive], [Shared], or [Permits] of a
@@ -149,6 +156,8 @@ type AcquireOptions struct {
 	// context. It implies Reentrant, is only compared within this client, and
 	// never sent to the store.
 	Key string
+
+	elects bool // asked by an Election
 }
 
 // validate reports every problem at once.

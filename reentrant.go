@@ -87,6 +87,8 @@ func (c *Client) shareable(h *hold, w *waiter, name string, o *AcquireOptions) e
 	switch {
 	case !o.Reentrant && o.Key == "":
 		return c.errorf("acquire", name, ErrConflict, textError("the context's own lease holds it: waiting would never end; set Reentrant to share it"))
+	case h.ask.elects || w.ask.elects:
+		return c.errorf("acquire", name, ErrInvalid, textError("a term of an election is not reentrant"))
 	case h.ask.mode != w.ask.mode && h.ask.mode != Exclusive:
 		return c.errorf("acquire", name, ErrConflict, textError("held shared: an exclusive lock would wait for itself"))
 	case h.ask.mode == Permits || w.ask.mode == Permits:

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -251,11 +252,13 @@ func (ln *line) deliver(p *place, g driver.Grant) {
 	c.mu.Unlock()
 }
 
-// backoff is the pause between attempts: it doubles from 20 ms to 1 s, with full
-// jitter, so that waiters do not come in step.
-type backoff struct{ d time.Duration }
+// backoff is the pause between attempts: it doubles from 20 ms to 1 s, or from
+// least to most, half of it by chance, so that waiters do not come in step.
+type backoff struct{ d, least, most time.Duration }
 
 func (b *backoff) next() time.Duration {
-	b.d = min(max(b.d*2, pollMin), pollMax)
+	b.d = min(max(b.d*2, cmp.Or(b.least, pollMin)), cmp.Or(b.most, pollMax))
 	return b.d/2 + rand.N(b.d/2)
 }
+
+func (b *backoff) reset() { b.d = 0 }

@@ -18,6 +18,7 @@ type memory interface {
 	driver.Inspector
 	driver.Lister
 	driver.Breaker
+	driver.Watcher
 }
 
 // spy is a memory store that counts what is asked of it, and answers as a test
@@ -27,6 +28,14 @@ type spy struct {
 	acquires, renews, releases, beats atomic.Int64
 	// remote makes it a store behind a network: requests have timeouts.
 	remote bool
+	// away refuses everything about leaders: releases, renewals, values, looks.
+	away atomic.Bool
+	// mute is how many values more are refused.
+	mute atomic.Int64
+	// unwatched stores tell of no changes by themselves.
+	unwatched bool
+	// old is shown in place of the present leader.
+	old atomic.Pointer[driver.Holder]
 	// onRenew, if set, runs before a renewal; an error fails the whole batch.
 	onRenew func(ctx context.Context, reqs []driver.RenewRequest) error
 	// onRelease, if set, runs before a batch of releases.
@@ -82,6 +91,13 @@ func (s *spy) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) []
 
 func (s *spy) Renew(ctx context.Context, reqs []driver.RenewRequest) []driver.RenewResult {
 	s.renews.Add(1)
+	if s.away.Load() {
+		results := make([]driver.RenewResult, len(reqs))
+		for i := range results {
+			results[i].Err = down()
+		}
+		return results
+	}
 	if s.onRenew != nil {
 		if err := s.onRenew(ctx, reqs); err != nil {
 			results := make([]driver.RenewResult, len(reqs))
@@ -101,6 +117,13 @@ func (s *spy) Release(ctx context.Context, req *driver.ReleaseRequest) (bool, er
 
 func (s *spy) ReleaseMany(ctx context.Context, reqs []*driver.ReleaseRequest) []driver.ReleaseAnswer {
 	s.releases.Add(1)
+	if s.away.Load() {
+		answers := make([]driver.ReleaseAnswer, len(reqs))
+		for i := range answers {
+			answers[i].Err = down()
+		}
+		return answers
+	}
 	if s.onRelease != nil {
 		s.onRelease()
 	}
@@ -111,3 +134,30 @@ func (s *spy) Beat(ctx context.Context, places []driver.Ref) []driver.BeatResult
 	s.beats.Add(1)
 	return s.memory.Beat(ctx, places)
 }
+
+func (s *spy) SetValue(ctx context.Context, req *driver.ValueRequest) (bool, error) {
+	if s.away.Load() || s.mute.Add(-1) >= 0 {
+		return false, down()
+	}
+	return s.memory.SetValue(ctx, req)
+}
+
+func (s *spy) Leader(ctx context.Context, n driver.Name) (*driver.Holder, error) {
+	if s.away.Load() {
+		return nil, down()
+	}
+	if old := s.old.Load(); old != nil {
+		return old, nil
+	}
+	return s.memory.Leader(ctx, n)
+}
+
+func (s *spy) Watch(ctx context.Context, n driver.Name, changed func()) error {
+	if s.unwatched {
+		return down()
+	}
+	return s.memory.Watch(ctx, n, changed)
+}
+
+// name is a name as a client without a prefix gives it to a store for raw keys.
+func name(full string) driver.Name { return driver.Name{Key: ":" + full, Full: full} }

@@ -53,9 +53,13 @@ func (w *waiter) recycle() {
 }
 
 // setAlarm sets when there is something to tell of the wait: when it has become
-// long, or at once that the store is down; under mu.
+// long, which for a candidate is nothing to tell, or at once that the store is
+// down; under mu.
 func (w *waiter) setAlarm() {
 	w.alarm.waiter, w.alarm.at = w, w.start.Add(longWait)
+	if w.ask.elects {
+		w.alarm.at = never
+	}
 	if w.line.reason == ErrUnavailable && !w.down { //nolint:errorlint // one of ours, never wrapped
 		w.alarm.at = driver.Now()
 	}
@@ -64,7 +68,7 @@ func (w *waiter) setAlarm() {
 
 // news is what is to be told of the wait, nil if nothing is; under mu.
 func (w *waiter) news(now driver.Instant) func() {
-	if now >= w.start.Add(longWait) {
+	if now >= w.start.Add(longWait) && !w.ask.elects {
 		return w.longWaited()
 	}
 	ln, ctx := w.line, w.ctx

@@ -234,7 +234,7 @@ func (l *link) Classify(err error) driver.Kind {
 
 func (l *link) Properties() driver.Properties {
 	p := l.Store.Properties()
-	p.Break, p.List, p.Inspect = false, false, false
+	p.Break, p.List, p.Inspect, p.Value = false, false, false, false
 	p.Local = false // a line is what a local store does not have
 	return p
 }

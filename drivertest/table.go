@@ -10,7 +10,7 @@ func Cases() []Case {
 	cases := slices.Concat(
 		exclusionCases, exactCases, handleCases, tokenCases, trustCases, reentryCases, releaseCases,
 		attemptCases, cancelCases, orderCases, wakingCases, sharingCases,
-		lostCases, renewalCases, breakCases, valueCases,
+		lostCases, renewalCases, breakCases, valueCases, electionCases,
 		errorCases, nameCases, inputCases, closingCases,
 		processCases,
 	)
@@ -40,6 +40,7 @@ var Laws = []struct{ ID, Name, Words string }{
 	{"L4", "Recovery", "After an outage, restart or failover the client recovers by itself."},
 	{"L5", "Break", "A person can revoke a hold with the expected token or owner and a reason. It is granted again when the holder has answered or run out; by force, at once."},
 	{"V1", "Value", "The value of a hold is set by the exact grant alone, is there for all to read, and ends with the grant."},
+	{"V2", "Elections", "At most one leads at a time, its work has stopped before the next term begins, and everybody can learn who it is."},
 	{"E1", "Errors", "Every kind of failure has its own error, and the store's own error can be reached."},
 	{"E2", "Names", "One name is one lock of one kind, the same from everywhere; two names are two locks."},
 	{"E3", "Input", "Options and names are validated before the store is asked, every problem at once."},

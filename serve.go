@@ -83,7 +83,13 @@ func (ln *line) settle(p *place, res driver.AcquireResult, err error) *place {
 	}
 	switch res.Status {
 	case driver.Granted:
-		ln.deliver(p, res.Grant)
+		g, ok := res.Grant, true
+		if p.ask.elects && g.Window > 0 && g.Window < p.ask.window/2 { // by a hand-over, as in takeGrant
+			g, ok = ln.claim(p, g)
+		}
+		if ok {
+			ln.deliver(p, g)
+		}
 	case driver.Waiting:
 		c.mu.Lock()
 		ln.reason, ln.cause, ln.queue = ErrHeld, nil, res.Queue

@@ -42,9 +42,7 @@ func TestLeaks(t *testing.T) {
 				noLeak(t, func() {
 					client := openClient(t, url, &holdfast.Options{TTL: time.Second})
 					c.use(t, client)
-					if err := client.Close(); err != nil {
-						t.Error(err)
-					}
+					closeClient(t, client)
 				})
 			})
 		}
@@ -208,9 +206,7 @@ func closeAnyTime(t *testing.T, url string) {
 		})
 	}
 	pause(nil, rand.N(20*time.Millisecond))
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	closeClient(t, c)
 	wg.Wait()
 }
 

@@ -36,20 +36,39 @@ func TestProcesses(t *testing.T) {
 		if s.processes {
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
-				fightOver(t, s)
+				fightOver(t, s.start(t), s.bound, func() {})
 			})
 		}
 	}
 }
 
-func fightOver(t *testing.T, s storeCase) {
+// TestProcessesServerDies is the same while the server is killed, stopped and
+// started again too: one that loses nothing then lets nobody in twice.
+func TestProcessesServerDies(t *testing.T) {
+	t.Parallel()
+	server := startRedis(t)
+	random := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	fightOver(t, server.URL(), driver.ByLease, func() {
+		if random.IntN(10) > 0 {
+			return
+		}
+		server.Signal(syscall.SIGSTOP)
+		pause(nil, rand.N(300*time.Millisecond))
+		server.Signal(syscall.SIGCONT)
+		if err := server.Restart(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func fightOver(t *testing.T, url string, bound driver.Bound, trouble func()) {
 	t.Helper()
 	took := processTime
 	if full() {
 		took = processTimeFull
 	}
-	f := newFight(t, s)
-	f.disturb(took)
+	f := newFight(t, url, bound)
+	f.disturb(took, trouble)
 	f.finish()
 	events, err := history.Read(f.logs...)
 	if err != nil {
@@ -98,9 +117,9 @@ type fighter struct {
 	out   strings.Builder
 }
 
-func newFight(t *testing.T, s storeCase) *fight {
+func newFight(t *testing.T, url string, bound driver.Bound) *fight {
 	t.Helper()
-	f := &fight{t: t, url: s.start(t), dir: t.TempDir(), seed: rand.Uint64(), fenced: s.bound == driver.ByLease}
+	f := &fight{t: t, url: url, dir: t.TempDir(), seed: rand.Uint64(), fenced: bound == driver.ByLease}
 	f.random = rand.New(rand.NewPCG(f.seed, 0))
 	for _, name := range workerLocks {
 		if err := os.WriteFile(filepath.Join(f.dir, name), make([]byte, 16), 0o600); err != nil {
@@ -138,10 +157,11 @@ func (f *fight) start() *fighter {
 	return x
 }
 
-// disturb kills and stops processes.
-func (f *fight) disturb(took time.Duration) {
+// disturb kills and stops processes, and makes other trouble between.
+func (f *fight) disturb(took time.Duration, trouble func()) {
 	for end := time.Now().Add(took); time.Now().Before(end); {
 		pause(nil, 50*time.Millisecond+time.Duration(f.random.Int64N(int64(300*time.Millisecond))))
+		trouble()
 		i := f.random.IntN(len(f.fighters))
 		if _, err := os.Stat(f.fighters[i].log); err != nil {
 			continue // it has not begun

@@ -86,7 +86,11 @@ func (c *workerConfig) run() error {
 	cancel()
 	wg.Wait()
 	close(errs)
-	err = errors.Join(u.closeClient(), rec.Close())
+	err = u.closeClient()
+	if errors.Is(err, holdfast.ErrIndeterminate) { // an attempt that was cancelled half-way
+		err = nil
+	}
+	err = errors.Join(err, rec.Close())
 	for e := range errs {
 		err = errors.Join(err, e)
 	}

@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -9,7 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	_ "github.com/holdfast-go/holdfast/filelock"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	_ "github.com/holdfast-go/holdfast/memlock"
+	_ "github.com/holdfast-go/holdfast/redislock"
 )
 
 // storeCase is a store that the tests of this module run on. README.md says
@@ -39,6 +42,24 @@ var stores = []storeCase{
 			return "file://" + tb.TempDir()
 		},
 	},
+	{
+		name: "redis", class: driver.ClassC, bound: driver.ByLease, processes: true,
+		start: func(tb testing.TB) string {
+			tb.Helper()
+			return startRedis(tb).URL()
+		},
+	},
+}
+
+// startRedis starts a server whose locks outlive it.
+func startRedis(tb testing.TB) *redistest.Server {
+	tb.Helper()
+	s, err := redistest.Start(redistest.Default, "--appendonly", "yes", "--appendfsync", "always")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Remove)
+	return s
 }
 
 // TestMain is also the entry of the processes that tests start.
@@ -61,6 +82,15 @@ func openClient(t *testing.T, url string, opts *holdfast.Options) *holdfast.Clie
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// closeClient closes it. That the answer to an attempt was lost, which a ctx that
+// ends half-way does, is no fault.
+func closeClient(tb testing.TB, c *holdfast.Client) {
+	tb.Helper()
+	if err := c.Close(); err != nil && !errors.Is(err, holdfast.ErrIndeterminate) {
+		tb.Error(err)
+	}
 }
 
 // What the table says decides what the other tests expect.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -97,22 +98,35 @@ func (s *store) listPage(ctx context.Context, prefix string, keys []string, seen
 	keys = slices.DeleteFunc(keys, func(key string) bool { return seen[key] })
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
-	if len(keys) == 0 {
-		return nil
-	}
-	records, err := s.read(ctx, keys)
-	if err != nil {
-		return err
-	}
-	for i, r := range records {
-		if seen[keys[i]] = true; r.foreign || r.prefix != prefix || len(r.Holders) == 0 && len(r.Waiters) == 0 {
-			continue
+	for len(keys) > 0 {
+		some := len(keys)
+		if s.cluster { // those of one slot at a time
+			some = sameBucket(keys)
 		}
-		if !yield(r.Record, nil) {
-			return errStop
+		records, err := s.read(ctx, keys[:some])
+		if err != nil {
+			return err
 		}
+		for i, r := range records {
+			if seen[keys[i]] = true; r.foreign || r.prefix != prefix || len(r.Holders) == 0 && len(r.Waiters) == 0 {
+				continue
+			}
+			if !yield(r.Record, nil) {
+				return errStop
+			}
+		}
+		keys = keys[some:]
 	}
 	return nil
+}
+
+// sameBucket is how many of sorted keys, from the first on, are of one bucket.
+func sameBucket(keys []string) int {
+	tag, _, _ := strings.Cut(keys[0], "}")
+	if i := slices.IndexFunc(keys, func(key string) bool { return !strings.HasPrefix(key, tag+"}") }); i > 0 {
+		return i
+	}
+	return len(keys)
 }
 
 // read reads the records under some keys.

@@ -16,28 +16,30 @@ import (
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
 
-// script is one verb on the server.
-type script struct{ text, sha string }
+// script is one verb on the server. Text and sha are there once a store is.
+type script struct{ verb, text, sha string }
 
 // The verbs.
 var (
-	acquireScript = mustScript("acquire")
-	releaseScript = mustScript("release")
-	renewScript   = mustScript("renew")
-	beatScript    = mustScript("beat")
-	breakScript   = mustScript("break")
-	inspectScript = mustScript("inspect")
+	acquireScript = &script{verb: "acquire"}
+	releaseScript = &script{verb: "release"}
+	renewScript   = &script{verb: "renew"}
+	beatScript    = &script{verb: "beat"}
+	breakScript   = &script{verb: "break"}
+	inspectScript = &script{verb: "inspect"}
 
 	scripts = []*script{acquireScript, releaseScript, renewScript, beatScript, breakScript, inspectScript}
 )
 
-// mustScript puts a verb together from its file and those that it includes. The
-// files are part of the program, so a missing one is found by any test.
-func mustScript(verb string) *script {
-	text := include(verb + ".lua")
-	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
-	return &script{text: text, sha: hex.EncodeToString(sum[:])}
-}
+// loadScripts puts the verbs together from their files and those that they
+// include, which are part of the program. A program that opens no store does not pay for it.
+var loadScripts = sync.OnceFunc(func() {
+	for _, sc := range scripts {
+		sc.text = include(sc.verb + ".lua")
+		sum := sha1.Sum([]byte(sc.text)) //nolint:gosec // as above
+		sc.sha = hex.EncodeToString(sum[:])
+	}
+})
 
 func include(file string) string {
 	source, err := scriptFiles.ReadFile("scripts/" + file)

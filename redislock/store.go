@@ -82,6 +82,7 @@ func newStore(ctx context.Context, link Link, opts *Options) (*store, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
+	loadScripts()
 	var id [8]byte
 	rand.Read(id[:])
 	s := &store{link: link, id: hex.EncodeToString(id[:]), cluster: link.Mode() == Cluster, wait: opts.Wait}

@@ -156,8 +156,8 @@ func TestBreak(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	s := newShop(t)
-	s.run("version").wantOut(t, "holdfast ", "go1.", "stores: file, memory")
-	s.run("version", "--json").wantOut(t, `"stores":["file","memory"]`)
+	s.run("version").wantOut(t, "holdfast ", "go1.", "stores: ", "file, ", "memory, ", "redis, ", "redis+cluster, ", "rediss+sentinel")
+	s.run("version", "--json").wantOut(t, `"stores":["`, `"memory","redis","redis+cluster","redis+sentinel","rediss"`)
 }
 
 func TestHelp(t *testing.T) {

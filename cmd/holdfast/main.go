@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/cli"
 	_ "github.com/holdfast-go/holdfast/filelock"
 	_ "github.com/holdfast-go/holdfast/memlock"
+	_ "github.com/holdfast-go/holdfast/redislock"
 )
 
 func main() {

@@ -23,7 +23,10 @@ func TestUnusableStores(t *testing.T) {
 	}{
 		{"file:///no/such/dir", 69, "/no/such/dir"},
 		{"file://" + file, 69, file},
-		{"redis://" + closedPort(t), 64, `unknown scheme "redis"`}, // not linked in yet
+		{"redis://" + closedPort(t), 69, "127.0.0.1"},
+		{"redis://u:hunter2@" + closedPort(t) + "/x", 64, "database"},
+		{"redis+sentinel://u:hunter2@" + closedPort(t) + "/main", 69, "127.0.0.1"},
+		{"redis+cluster://u:hunter2@" + closedPort(t), 69, "127.0.0.1"},
 		{"/just/a/path", 64, "not a URL"},
 		{"file:///tmp?nonsense=1", 64, "nonsense"},
 		{"file://u:hunter2@h/tmp", 64, ""},

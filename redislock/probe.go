@@ -17,7 +17,7 @@ func (s *store) probe(ctx context.Context, opts *Options) error {
 	}
 	s.props = driver.Properties{
 		Store: storeNames[s.link.Mode()], Class: driver.ClassC, Bound: driver.ByLease, Wait: driver.ByPlaces,
-		Abilities: driver.Abilities{Fair: true, Fencing: true, Shared: true, Permits: true, Handles: true, Break: true, List: true, Inspect: true},
+		Abilities: driver.Abilities{Fair: true, Fencing: true, Shared: true, Permits: true, Handles: true, Break: true, List: true, Inspect: true, Value: true},
 		Names:     driver.Names{MaxBytes: maxKey},
 	}
 	if s.link.Mode() != Single || opts.Wait > 0 {

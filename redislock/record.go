@@ -55,7 +55,7 @@ func readRecord(key string, fields []Reply) record {
 	if r.foreign {
 		return r
 	}
-	if name == "" { // the key tells
+	if name = r.cutValue(name); name == "" { // the key tells
 		_, name, _ = strings.Cut(key, "}:")
 	}
 	r.prefix, r.Name, _ = strings.Cut(name, ":")

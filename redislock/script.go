@@ -27,8 +27,9 @@ var (
 	beatScript    = &script{verb: "beat"}
 	breakScript   = &script{verb: "break"}
 	inspectScript = &script{verb: "inspect"}
+	valueScript   = &script{verb: "value"}
 
-	scripts = []*script{acquireScript, releaseScript, renewScript, beatScript, breakScript, inspectScript}
+	scripts = []*script{acquireScript, releaseScript, renewScript, beatScript, breakScript, inspectScript, valueScript}
 )
 
 // loadScripts puts the verbs together from their files and those that they

@@ -56,6 +56,7 @@ var (
 	_ driver.Inspector = (*store)(nil)
 	_ driver.Lister    = (*store)(nil)
 	_ driver.Breaker   = (*store)(nil)
+	_ driver.Valuer    = (*store)(nil)
 )
 
 // setUp is how long New may ask the server about itself.

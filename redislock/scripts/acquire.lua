@@ -96,7 +96,8 @@ local function library()
     elseif (s.kind ~= '-' or s.waiting > 0) and s.limit ~= limit then
       answer = 'C' .. s.limit
     else
-      s.limit, s.name = limit, name
+      s.limit = limit
+      if s.kind == '-' and s.waiting == 0 then s.name = name end -- else it is there, with a value perhaps
       if admits(s, mode, p.n) and (s.waiting == 0 or string.find(flags, 'u')) then
         answer = 'G' .. grant(rec, bucket, s, p, tonumber(ttl))
       elseif not string.find(flags, 'q') then

@@ -1,5 +1,5 @@
 -- Reads records as they are; it changes nothing.
--- KEYS: records. Answers for each: {} if there is none, else {clock in µs, record, its
+-- KEYS: records; ARGV: any, to leave the queue and the holders away. Answers for each: {} if there is none, else {clock in µs, record, its
 -- PTTL, fields of the queue, fields of the holders}.
 local call, sub = redis.call, string.sub
 -- include clock.lua
@@ -11,7 +11,10 @@ local function read(i)
   local v = call('GET', rec)
   local answer = { num(clock()), v, call('PTTL', rec) }
   if sub(v, 1, 6) == 'hf1 q ' then
-    answer[4], answer[5] = call('HGETALL', 'hfq' .. sub(rec, 3)), call('HGETALL', 'hfh' .. sub(rec, 3))
+    answer[4], answer[5] = {}, {}
+    if #ARGV == 0 then
+      answer[4], answer[5] = call('HGETALL', 'hfq' .. sub(rec, 3)), call('HGETALL', 'hfh' .. sub(rec, 3))
+    end
   end
   return answer
 end

@@ -1,7 +1,7 @@
 # Everything a developer or CI runs. CI calls `make test` and nothing else (.ci/run).
 
 # The modules, in the order in which they depend on each other; go.work lists the same ones.
-MODULES := . ./redislock ./cmd/holdfast ./integration ./bench
+MODULES := . ./redislock ./redislock/goredislock ./cmd/holdfast ./integration ./bench
 
 # Packages that must also compile elsewhere. Linux is the platform; this is no promise, only a fence.
 DARWIN  := . ./driver ./memlock ./filelock

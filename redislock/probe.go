@@ -88,6 +88,8 @@ func (f *settings) refuse(mode Mode) error {
 	switch {
 	case f.info["cluster_enabled"] == "1" && mode != Cluster:
 		return failure(driver.Unsupported, "the server is part of a cluster: use redis+cluster://")
+	case f.info["cluster_enabled"] == "0" && mode == Cluster:
+		return failure(driver.Unsupported, "the server is not part of a cluster")
 	case f.info["redis_mode"] == "sentinel":
 		return failure(driver.Unsupported, "the server is a sentinel: use redis+sentinel://")
 	}

@@ -50,6 +50,7 @@ func verbs() []verb {
 	return []verb{
 		{"run", "NAME -- COMMAND [ARG...]", "run a command under the lock", (*app).runMain},
 		{"cron", "NAME -- COMMAND [ARG...]", "the same for a job that many hosts start: one runs it, the others skip it", (*app).cronMain},
+		{"elect", "NAME -- COMMAND [ARG...]", "run a command while leading, and again after each election", (*app).electMain},
 		{"ls", "[PREFIX]", "list the names that are held or waited for", (*app).lsMain},
 		{"show", "NAME", "show who holds a name and who waits for it", (*app).showMain},
 		{"watch", "[PREFIX]", "print acquisitions, releases and breaks as they happen", (*app).watchMain},

@@ -29,8 +29,8 @@ func flagsOf(name string) []string {
 	a := &app{command: name}
 	f := a.newFlags()
 	switch name {
-	case "run", "cron":
-		(&runOptions{cron: name == "cron"}).define(f)
+	case "run", "cron", "elect":
+		(&runOptions{cron: name == "cron", elect: name == "elect"}).define(f)
 	case "acquire":
 		f.common(&common{})
 		(&lockOptions{}).define(f)

@@ -21,8 +21,14 @@ type lockOptions struct {
 	minHold time.Duration
 }
 
-func (o *lockOptions) define(f *flags) {
+// defineLease makes the flags of every lease.
+func (o *lockOptions) defineLease(f *flags) {
 	f.duration(&o.ttl, "ttl", holdfast.MinTTL, "`time` that the lock outlives a holder that gives no sign of life; default 30s")
+	f.StringVar(&o.label, "label", "", "who we are, as others see it (`text`); default HOST/COMMAND[PID]")
+}
+
+func (o *lockOptions) define(f *flags) {
+	o.defineLease(f)
 	f.value("wait", "`0|TIME|forever`: how long to wait for the lock; default "+o.waitDefault(), func(s string) (err error) {
 		o.wait, o.try = 0, s == "0"
 		if o.try || s == "forever" {
@@ -36,7 +42,6 @@ func (o *lockOptions) define(f *flags) {
 	f.integer(&o.tries, "tries", 1<<20, "make at most so many attempts, without a place in the queue (`number`)")
 	f.BoolVar(&o.shared, "shared", false, "hold it together with others who hold it shared")
 	f.integer(&o.slots, "slots", holdfast.MaxPermits, "the name is a semaphore: hold one of so many permits (`number`)")
-	f.StringVar(&o.label, "label", "", "who we are, as others see it (`text`); default HOST/COMMAND[PID]")
 }
 
 // waitDefault is what --wait is if nobody says it.

@@ -34,6 +34,8 @@ type runOptions struct {
 	shell              bool
 
 	cron, oneHost bool
+	elect         bool
+	value         string // of a leader
 }
 
 // lossPolicy is what becomes of the command when the lock is lost.
@@ -79,6 +81,10 @@ func (a *app) parsed(o *runOptions, args []string) int {
 }
 
 func (o *runOptions) define(f *flags) {
+	if o.elect {
+		o.defineElect(f)
+		return
+	}
 	f.common(&o.common)
 	o.lock.define(f)
 	f.value("on-busy", "`fail|skip`: what to do if the name is held, or the wait runs out; skip exits with 0; default "+o.onBusy(), func(s string) error {
@@ -197,6 +203,9 @@ func (a *app) run(o *runOptions) int {
 	parent, err := a.enclosing(o)
 	if err != nil {
 		return a.fail(err)
+	}
+	if o.elect && parent == nil {
+		return a.elect(o, prog, signals)
 	}
 	// The guard starts while the store answers.
 	started := a.startGuard(prog)

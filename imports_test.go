@@ -34,6 +34,7 @@ var projectParts = map[string]struct {
 
 	// Drivers that need a client of their store.
 	"redislock": {own: true, imports: []string{"driver"}},
+	"zklock":    {own: true, imports: []string{"driver"}},
 
 	// The ends of the graph: no arrow may point at them. Nor may they import
 	// an internal package of the root, whose version a user's build may differ

@@ -55,8 +55,18 @@ func (c *Client) expire(h *hold) *farewell {
 		req.Keep = kept.Sub(now)
 	}
 	bye := c.lose(h, why, "")
-	c.owe(&debt{req: req, until: now.Add(h.ask.window)})
+	c.owe(&debt{req: req, until: c.endsBy(now.Add(h.ask.window))})
 	return bye
+}
+
+// endsBy is until when a release is owed at most: a lease ends by itself. What
+// lives by a session may outlast our trust for as long as the session is kept
+// alive for others.
+func (c *Client) endsBy(end driver.Instant) driver.Instant {
+	if c.props.Bound == driver.ByConnection {
+		return 0
+	}
+	return end
 }
 
 // linger keeps a hold without leases until MinHold is over, on a store where it

@@ -79,7 +79,7 @@ func (c *Client) giveUp(ctx context.Context, h *hold, l *Lease) error {
 	case err != nil:
 		kind := c.store.Classify(err)
 		if transient(kind) && !c.stopped {
-			d := &debt{req: *req, until: min(end, driver.Now().Add(h.ask.window))}
+			d := &debt{req: *req, until: c.endsBy(min(end, driver.Now().Add(h.ask.window)))}
 			c.owe(d)
 		}
 		return c.errorf("release", h.line.name.Full, kindError(kind), err)

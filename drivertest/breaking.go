@@ -80,7 +80,7 @@ func breakMarks(t *T) {
 	h := a.granted(n)
 	b.breaks(&driver.BreakRequest{Name: n, Owner: h.Owner, Reason: "host is burning"}, driver.Marked)
 	b.refused(n, "after a break that was not answered")
-	res := a.renewed(h.Ref, longTTL)
+	res := a.renewed(h.Ref, t.Long())
 	if res.Status != driver.Broken || !strings.Contains(res.Reason, "host is burning") {
 		t.Errorf("renewal of a broken grant: status %d, reason %q", res.Status, res.Reason)
 	}
@@ -101,7 +101,7 @@ func breakForced(t *T) {
 	}
 	b.breaks(r, driver.Freed)
 	next := b.obtains(n)
-	if status := a.renewed(h.Ref, longTTL).Status; status == driver.Renewed {
+	if status := a.renewed(h.Ref, t.Long()).Status; status == driver.Renewed {
 		t.Errorf("a grant that was broken by force was renewed")
 	}
 	if a.released(h.Ref) {

@@ -152,7 +152,7 @@ func cancelOvertakes(t *T) {
 	bad.all(late, opAcquire)
 	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()
-	w := t.waiting(ctx, a, name, &holdfast.AcquireOptions{TTL: longTTL})
+	w := t.waiting(ctx, a, name, &holdfast.AcquireOptions{TTL: t.Long()})
 	t.eventually("the request", func() bool { return bad.count(opAcquire) > 0 })
 	cancel()
 	t.await(w.done, "a cancelled acquire")

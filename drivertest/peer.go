@@ -71,7 +71,7 @@ func lasting(ttl time.Duration) ask { return func(r *driver.AcquireRequest) { r.
 const longTTL = 5 * time.Minute
 
 func (p *peer) request(n driver.Name, asks []ask) *driver.AcquireRequest {
-	r := &driver.AcquireRequest{Name: n, Owner: newOwner(), Label: "drivertest", Mode: driver.Exclusive, TTL: longTTL}
+	r := &driver.AcquireRequest{Name: n, Owner: newOwner(), Label: "drivertest", Mode: driver.Exclusive, TTL: p.t.Long()}
 	for _, shape := range asks {
 		shape(r)
 	}
@@ -152,7 +152,7 @@ func (p *peer) renewals(reqs ...driver.RenewRequest) []driver.RenewResult {
 
 // keeps asserts what a renewal answers.
 func (p *peer) keeps(ref driver.Ref, want driver.RenewStatus, why string) {
-	if got := p.renewed(ref, longTTL); got.Status != want {
+	if got := p.renewed(ref, p.t.Long()); got.Status != want {
 		p.t.Errorf("renewal of %s: status %d, want %d", why, got.Status, want)
 	}
 }

@@ -172,7 +172,7 @@ func processStopped(t *T) {
 	o.must("held", "lock %s %v", name, t.TTL())
 	o.must("true", "valid")
 	o.stops()
-	l := t.locks(c, name, &holdfast.AcquireOptions{TTL: longTTL})
+	l := t.locks(c, name, &holdfast.AcquireOptions{TTL: t.Long()})
 	o.wakes()
 	o.must("false", "valid") // the first thing that it does
 	o.must("error lost", "renew %v", t.TTL())

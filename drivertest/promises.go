@@ -88,7 +88,7 @@ var Stores = []Promise{
 		Wakes:     "the server",
 	},
 	{
-		Scheme: "zookeeper", Store: "zookeeper", Classes: []driver.Class{driver.ClassA}, Bound: driver.ByConnection, Wait: driver.ByPlaces,
+		Scheme: "zookeeper", Store: "zookeeper", Classes: []driver.Class{driver.ClassA}, Bound: driver.ByConnection, Wait: driver.ByPlaces, Refuses: true,
 		Abilities: driver.Abilities{Fair: true, Fencing: true, Shared: true, Permits: true, Break: true, List: true, Inspect: true, Value: true},
 		Wakes:     "a watch on the one before",
 	},

@@ -82,7 +82,7 @@ func releaseWhileDown(t *T) {
 	a, bad := t.linked()
 	b := t.Client()
 	name := t.LockName()
-	l := t.locks(a, name, &holdfast.AcquireOptions{TTL: longTTL}) // it cannot lapse meanwhile
+	l := t.locks(a, name, &holdfast.AcquireOptions{TTL: t.Long()}) // it cannot lapse meanwhile
 	bad.all(down)
 	ctx, cancel := context.WithTimeout(t.ctx, t.TTL())
 	defer cancel()

@@ -208,7 +208,7 @@ func manyRenewals(t *T) {
 			h.Owner = newOwner()
 			status = driver.Lost
 		}
-		reqs = append(reqs, driver.RenewRequest{Ref: h.Ref, TTL: longTTL})
+		reqs = append(reqs, driver.RenewRequest{Ref: h.Ref, TTL: t.Long()})
 		want = append(want, status)
 	}
 	for i, res := range a.renewals(reqs...) {

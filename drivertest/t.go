@@ -197,6 +197,14 @@ func (t *T) TTL() time.Duration { return t.h.ttl(&t.props) }
 // Steady is a TTL within which a renewal is never late for want of a core.
 func (t *T) Steady() time.Duration { return 3 * t.TTL() }
 
+// Long is a TTL that does not end within a case, or the longest that there is.
+func (t *T) Long() time.Duration {
+	if longest := t.props.MaxTTL; longest != 0 {
+		return min(longTTL, longest)
+	}
+	return longTTL
+}
+
 // LockName is a fresh name for a Client.
 func (t *T) LockName() string {
 	t.mu.Lock()

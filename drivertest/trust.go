@@ -45,7 +45,7 @@ var trustCases = []Case{
 
 func honestWindow(t *T) {
 	a, b := t.peers()
-	for _, ttl := range []time.Duration{t.TTL(), t.TTL() + 7*time.Millisecond, 1500*time.Millisecond + t.TTL(), longTTL} {
+	for _, ttl := range []time.Duration{t.TTL(), t.TTL() + 7*time.Millisecond, 1500*time.Millisecond + t.TTL(), t.Long()} {
 		n := t.Name()
 		h := a.granted(n, lasting(ttl))
 		if w := h.grant.Window; w < ttl && t.props.Bound == driver.ByLease {

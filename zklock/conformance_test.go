@@ -1,0 +1,35 @@
+package zklock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/drivertest"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	drivertest.Run(t, drivertest.Harness{New: opener(s.url()), Spawn: drivertest.Self(s.url()), TTL: time.Second})
+}
+
+// A restart disturbs every case that runs beside it, so these have a server of
+// their own.
+func TestConformanceRestart(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	restartCases(t, drivertest.Harness{New: opener(s.url()), Restart: s.restart, TTL: time.Second})
+}
+
+func restartCases(t *testing.T, h drivertest.Harness) {
+	t.Helper()
+	for _, c := range drivertest.Cases() {
+		if c.Needs&drivertest.NeedRestart != 0 {
+			t.Run(c.ID, func(t *testing.T) {
+				if err := c.Run(t.Context(), h); err != nil {
+					t.Errorf("law %s: %s\n%v", c.Law, c.Rule, err)
+				}
+			})
+		}
+	}
+}

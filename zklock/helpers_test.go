@@ -1,0 +1,149 @@
+package zklock
+
+import (
+	"context"
+	"crypto/rand"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// testTTL makes sessions of 8 s: long enough for a busy machine, short enough to
+// wait for the end of one.
+const testTTL = 6 * time.Second
+
+func openURL(ctx context.Context, text string) (driver.Store, error) {
+	return openFor(ctx, text, testTTL)
+}
+
+func openFor(ctx context.Context, text string, ttl time.Duration) (driver.Store, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return driver.Open(ctx, u, &driver.OpenOptions{TTL: ttl})
+}
+
+// client is a store of a test's own, and what it has said.
+type client struct {
+	*store
+	mu      sync.Mutex
+	signals []driver.Signal
+}
+
+func openAt(tb testing.TB, url string, ttl time.Duration) *client {
+	tb.Helper()
+	opened, err := openFor(tb.Context(), url, ttl)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c := &client{store: opened.(*store)} //nolint:errcheck,forcetypeassert // open makes no other
+	c.Listen(func(sig driver.Signal) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.signals = append(c.signals, sig)
+	})
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (s *server) open(tb testing.TB) *client {
+	tb.Helper()
+	return openAt(tb, s.url(), testTTL)
+}
+
+// heard returns what was said of an owner, of that kind.
+func (c *client) heard(kind driver.SignalKind, owner driver.Owner) (found []driver.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, sig := range c.signals {
+		if sig.Kind == kind && sig.Owner == owner {
+			found = append(found, sig)
+		}
+	}
+	return found
+}
+
+// told waits for the grant of a place.
+func (c *client) told(tb testing.TB, place driver.Ref) driver.Ref {
+	tb.Helper()
+	until(tb, "the grant is told", func() bool { return len(c.heard(driver.GrantSignal, place.Owner)) > 0 })
+	place.Token = c.heard(driver.GrantSignal, place.Owner)[0].Grant.Token
+	return place
+}
+
+func nameOf(text string) driver.Name { return driver.Name{Key: "+" + text, Full: text} }
+
+func request(name string) *driver.AcquireRequest {
+	req := &driver.AcquireRequest{
+		Name: nameOf(name), Label: "host/1/test", Mode: driver.Exclusive, TTL: testTTL, Claim: 3 * time.Second,
+	}
+	rand.Read(req.Owner[:])
+	return req
+}
+
+// try makes one attempt.
+func (c *client) try(tb testing.TB, name string) (driver.Ref, driver.Status) {
+	tb.Helper()
+	return c.ask(tb, request(name))
+}
+
+func (c *client) ask(tb testing.TB, req *driver.AcquireRequest) (driver.Ref, driver.Status) {
+	tb.Helper()
+	res, err := c.Acquire(tb.Context(), req)
+	if err != nil {
+		tb.Fatalf("acquire: %v", err)
+	}
+	return driver.Ref{Name: req.Name, Owner: req.Owner, Mode: req.Mode, Token: res.Grant.Token}, res.Status
+}
+
+func (c *client) hold(tb testing.TB, name string) driver.Ref {
+	tb.Helper()
+	ref, status := c.try(tb, name)
+	if status != driver.Granted {
+		tb.Fatalf("status %d, want granted", status)
+	}
+	return ref
+}
+
+func (c *client) enqueue(tb testing.TB, name string) driver.Ref {
+	tb.Helper()
+	req := request(name)
+	req.Queue = true
+	ref, status := c.ask(tb, req)
+	if status != driver.Waiting {
+		tb.Fatalf("status %d, want waiting", status)
+	}
+	return ref
+}
+
+func (c *client) free(tb testing.TB, ref driver.Ref) {
+	tb.Helper()
+	if ok, err := c.Release(tb.Context(), &driver.ReleaseRequest{Ref: ref}); !ok || err != nil {
+		tb.Fatalf("release: %t, %v", ok, err)
+	}
+}
+
+func (c *client) renew(tb testing.TB, ref driver.Ref) driver.RenewResult {
+	tb.Helper()
+	return c.Renew(tb.Context(), []driver.RenewRequest{{Ref: ref, TTL: testTTL}})[0]
+}
+
+// until polls for a condition.
+func until(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	poll := time.NewTicker(2 * time.Millisecond)
+	defer poll.Stop()
+	for end := time.Now().Add(patience); !ok(); <-poll.C {
+		if time.Now().After(end) {
+			tb.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+func opener(url string) func(context.Context) (driver.Store, error) {
+	return func(ctx context.Context) (driver.Store, error) { return openURL(ctx, url) }
+}

@@ -1,0 +1,328 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/zklock/internal/zk"
+)
+
+var errGone = &driver.Failure{Kind: driver.Unavailable, Err: errors.New("zookeeper: the node was deleted by somebody else")}
+
+// A place watches the last of those that it waits for, and the one before that:
+// when the second to last goes it looks at the list, while the last one still
+// holds, and so knows that nobody else is before it; then the end of the last one
+// grants it, with no further exchange. A list is only looked at again after an
+// event: those before a node only get fewer.
+//
+// Who waits for permits waits for their number, not for somebody's end. The first
+// of them watches the list; each other one the data of the one before, who writes
+// into it when he gets in.
+
+// look finds out where a place stands, beginning with a list that is at hand, and
+// leaves it granted, asleep with its watches set, or gone. The caller has set
+// n.looking.
+func (s *store) look(ctx context.Context, n *node, v *view) error {
+	for {
+		var err error
+		if v == nil {
+			v, err = s.list(ctx, n)
+		}
+		done := false
+		if err == nil {
+			done, err = s.lookOnce(ctx, n, v)
+		}
+		v = nil
+		s.mu.Lock()
+		switch {
+		case err != nil && (!n.again || ctx.Err() != nil), done && !n.again, n.state != waiting:
+			n.looking, n.again, n.asleep = false, false, done
+			s.mu.Unlock()
+			return err
+		}
+		n.again = false
+		s.mu.Unlock()
+	}
+}
+
+func (s *store) list(ctx context.Context, n *node) (*view, error) {
+	replies, err := n.in.zk.Do(ctx, zk.GetChildren(n.dir, false))
+	if err != nil {
+		return nil, err
+	}
+	if replies[0].Err == zk.NoNode { //nolint:errorlint // never wrapped
+		return &view{}, nil
+	}
+	v, err := listed(&replies[0])
+	return &v, err
+}
+
+// lookOnce is done when the place waits for nothing, or what it watches is there.
+func (s *store) lookOnce(ctx context.Context, n *node, v *view) (done bool, err error) {
+	i := v.find(n.name)
+	if i < 0 {
+		s.mu.Lock()
+		s.forget(n)
+		s.mu.Unlock()
+		return true, nil
+	}
+	q := v.queue(i)
+	if q.ahead == 0 {
+		s.mu.Lock()
+		if n.state == waiting {
+			s.admit(n)
+			if n.permits {
+				s.spawn(func() { s.mark(n) })
+			}
+		}
+		s.mu.Unlock()
+		return true, nil
+	}
+	list := n.permits && v.holds(i-1)
+	on := []string{n.dir + "/" + q.last.name}
+	var ops []zk.Op
+	switch {
+	case list:
+		on[0] = n.dir
+		ops = append(ops, zk.GetChildren(n.dir, true))
+	case n.permits:
+		on[0] = n.dir + "/" + v.children[i-1].name
+	case q.second != nil:
+		on = append(on, n.dir+"/"+q.second.name)
+	}
+	if !list {
+		for _, path := range on {
+			ops = append(ops, zk.GetData(path, true))
+		}
+	}
+	s.mu.Lock()
+	s.await(n, on)
+	n.front, n.ahead = q.ahead == 1 && !n.permits, max(0, i-v.holders())
+	s.mu.Unlock()
+	replies, err := n.in.zk.Do(ctx, ops...)
+	if err != nil {
+		return false, err
+	}
+	for i := range replies {
+		if replies[i].Err != nil && replies[i].Err != zk.NoNode { //nolint:errorlint // never wrapped
+			return false, refused("watching", replies[i].Err)
+		}
+		done = replies[i].Err == nil && (i == 0 || done)
+	}
+	if list && done { // something may have happened before the watch was set
+		fresh, err := listed(&replies[0])
+		if err != nil {
+			return false, err
+		}
+		i = fresh.find(n.name)
+		done = i > 0 && !fresh.holds(i) && fresh.holds(i-1)
+	}
+	return done, nil
+}
+
+// await sets what a place is told of; under mu.
+func (s *store) await(n *node, on []string) {
+	for _, path := range n.on {
+		s.unwatch(n, path)
+	}
+	n.on = on
+	for _, path := range on {
+		s.watch(n, path)
+	}
+}
+
+func (s *store) watch(n *node, path string) {
+	set := n.in.watch[path]
+	if set == nil {
+		set = map[*node]bool{}
+		n.in.watch[path] = set
+	}
+	set[n] = true
+}
+
+func (s *store) unwatch(n *node, path string) {
+	set := n.in.watch[path]
+	if delete(set, n); len(set) == 0 {
+		delete(n.in.watch, path)
+	}
+}
+
+// forget ends what we know of a node; under mu.
+func (s *store) forget(n *node) {
+	n.state = gone
+	s.await(n, nil)
+	s.unwatch(n, n.path)
+	if s.nodes[n.owner] == n {
+		delete(s.nodes, n.owner)
+	}
+}
+
+// admit makes a place a hold; under mu.
+func (s *store) admit(n *node) {
+	s.await(n, nil)
+	n.state = held
+	if len(s.young) == 0 {
+		s.ripe.Reset(youth)
+	}
+	s.young = append(s.young, n)
+}
+
+// event is told what a watch saw. It is called by the session's reader, so that
+// what it notes is known before any later answer.
+func (s *store) event(l *link, e zk.Event) {
+	var signals []driver.Signal
+	s.mu.Lock()
+	set := l.watch[e.Path]
+	delete(l.watch, e.Path)
+	for n := range set {
+		switch {
+		case n.path == e.Path && !e.Gone:
+			n.guarded = false
+			n.events++
+			s.spawn(func() { _ = s.guard(s.life, l, []*node{n}) })
+		case n.path == e.Path:
+			signals = append(signals, s.lost(n)...)
+		case n.state != waiting:
+		case n.looking:
+			n.again = true
+		case e.Gone && n.front && e.Path == n.on[0]:
+			signals = append(signals, s.promoted(n))
+		default:
+			s.relook(n)
+		}
+	}
+	s.mu.Unlock()
+	for _, sig := range signals {
+		s.deliver(sig)
+	}
+}
+
+// promoted grants a place; under mu.
+func (s *store) promoted(n *node) driver.Signal {
+	s.admit(n)
+	return driver.Signal{Kind: driver.GrantSignal, Owner: n.owner, Grant: n.grant()}
+}
+
+// relook has a place look where it stands, in the background; under mu.
+func (s *store) relook(n *node) {
+	if n.looking {
+		n.again = true
+		return
+	}
+	n.looking, n.asleep = true, false
+	s.spawn(func() {
+		_ = s.look(s.life, n, nil) // the next heartbeat or connection looks again
+		s.mu.Lock()
+		told := n.state == held
+		g := driver.Grant{}
+		if told {
+			g = n.grant()
+		}
+		s.mu.Unlock()
+		if told {
+			s.deliver(driver.Signal{Kind: driver.GrantSignal, Owner: n.owner, Grant: g})
+		}
+	})
+}
+
+// mark tells whoever watches us that we are in.
+func (s *store) mark(n *node) {
+	s.mu.Lock()
+	n.record.in = true
+	op := zk.SetData(n.path, n.record.bytes(), n.version)
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.life, settle)
+	defer cancel()
+	replies, err := n.in.zk.Do(ctx, op)
+	if err != nil || replies[0].Err != nil {
+		return // it is on its way out, or a break has told them already
+	}
+	if stat, err := replies[0].Stat(); err == nil {
+		s.mu.Lock()
+		n.version = max(n.version, stat.Version)
+		s.mu.Unlock()
+	}
+}
+
+// resumed looks after everything in a session whose watches are gone.
+func (s *store) resumed(l *link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(l.watch)
+	var holds []*node
+	for _, n := range s.nodes {
+		switch {
+		case n.in != l:
+		case n.state == waiting:
+			s.relook(n)
+		case n.state != gone:
+			n.guarded = false
+			n.events++
+			holds = append(holds, n)
+		}
+	}
+	if len(holds) > 0 {
+		s.spawn(func() { _ = s.guard(s.life, l, holds) })
+	}
+}
+
+// Beat asks whether the places' nodes are there; what they wait for tells itself.
+func (s *store) Beat(ctx context.Context, places []driver.Ref) []driver.BeatResult {
+	results := make([]driver.BeatResult, len(places))
+	nodes := make([]*node, len(places))
+	var ops []zk.Op
+	s.mu.Lock()
+	l := s.link
+	for i := range places {
+		n := s.nodes[places[i].Owner]
+		if n == nil || n.state == gone || n.in != l {
+			results[i].Status = driver.Gone
+			continue
+		}
+		nodes[i] = n
+		ops = append(ops, zk.Exists(n.path))
+	}
+	s.mu.Unlock()
+	if len(ops) == 0 {
+		return results
+	}
+	replies, err := l.zk.Do(ctx, ops...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, n := range nodes {
+		switch {
+		case n == nil:
+			continue
+		case err != nil:
+			results[i].Err = err
+			continue
+		}
+		reply := replies[0]
+		replies = replies[1:]
+		results[i] = s.beaten(n, &reply)
+	}
+	return results
+}
+
+// beaten answers for one place; under mu.
+func (s *store) beaten(n *node, reply *zk.Reply) (res driver.BeatResult) {
+	if reply.Err != nil && reply.Err != zk.NoNode { //nolint:errorlint // never wrapped
+		return driver.BeatResult{Err: refused("asking for a place", reply.Err)}
+	}
+	if reply.Err != nil && n.state != gone {
+		s.forget(n)
+	}
+	if n.state == gone {
+		return driver.BeatResult{Status: driver.Gone}
+	}
+	if n.state == waiting && !n.asleep {
+		s.relook(n)
+	}
+	now := s.standing(n)
+	return driver.BeatResult{Status: now.Status, Grant: now.Grant, Queue: now.Queue}
+}
+
+// youth is how long a hold lives unwatched: most are over sooner.
+const youth = 150 * time.Millisecond

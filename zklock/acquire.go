@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -131,10 +132,10 @@ func (s *store) create(ctx context.Context, l *link, req *driver.AcquireRequest)
 			return nil, view{}, err
 		}
 		made := replies[first:]
-		if made[0].Err == zk.NoNode && try < tries { //nolint:errorlint // never wrapped
+		if made[0].NoNode() && try < tries {
 			s.unsee(req.Name.Key)
 			if !known { // there is not even a root
-				if err := s.makeRoot(ctx, l); err != nil {
+				if err = s.makeRoot(ctx, l); err != nil {
 					return nil, view{}, err
 				}
 			}
@@ -186,7 +187,7 @@ func (s *store) known(ctx context.Context, n *node, data *zk.Reply, req *driver.
 		err = refused("reading the node of "+req.Name.Key, data.Err)
 	}
 	if prefix, full, ok := parseNamed(text); err == nil && (!ok || prefix != req.Name.Prefix || full != req.Name.Full) {
-		err = otherRecord
+		err = errOtherRecord
 	}
 	if err != nil {
 		return s.withdraw(ctx, n, err)
@@ -219,7 +220,7 @@ func (s *store) makeRoot(ctx context.Context, l *link) error {
 	}
 	replies, err := l.zk.Do(ctx, ops...)
 	for _, reply := range replies {
-		if err == nil && reply.Err != nil && reply.Err != zk.NodeExists { //nolint:errorlint // never wrapped
+		if err == nil && reply.Err != nil && !errors.Is(reply.Err, zk.ErrNodeExists) {
 			err = refused("making "+s.root, reply.Err)
 		}
 	}
@@ -234,7 +235,7 @@ func (s *store) adopt(ctx context.Context, l *link, req *driver.AcquireRequest) 
 	if err != nil {
 		return nil, view{}, left(err)
 	}
-	if replies[0].Err == zk.NoNode { //nolint:errorlint // never wrapped
+	if replies[0].NoNode() {
 		return nil, view{}, nil
 	}
 	v, err := listed(&replies[0])
@@ -245,7 +246,7 @@ func (s *store) adopt(ctx context.Context, l *link, req *driver.AcquireRequest) 
 		if c.owner != req.Owner {
 			continue
 		}
-		replies, err := l.zk.Do(ctx, zk.Exists(dir+"/"+c.name))
+		replies, err := l.zk.Do(ctx, zk.Exists(dir+"/"+c.name, false))
 		if err != nil || replies[0].Err != nil {
 			return nil, view{}, left(err)
 		}
@@ -316,7 +317,7 @@ func (s *store) granted(n *node) driver.AcquireResult {
 // answered Held.
 func (s *store) withdraw(ctx context.Context, n *node, why error) error {
 	replies, err := n.in.zk.Do(ctx, zk.Delete(n.path))
-	if err == nil && replies[0].Err != nil && replies[0].Err != zk.NoNode { //nolint:errorlint // never wrapped
+	if err == nil && replies[0].Refused() {
 		err = replies[0].Err
 	}
 	if err != nil {

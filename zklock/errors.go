@@ -9,31 +9,31 @@ import (
 	"github.com/holdfast-go/holdfast/zklock/internal/zk"
 )
 
-// Code is an error that a server answered, by its number in the protocol; found
+// ServerError is an error that a server answered, by its number in the protocol; found
 // by errors.As.
-type Code = zk.Code
+type ServerError = zk.ServerError
 
 // kinds are what the server's refusals mean. None of them has changed anything.
-var kinds = map[zk.Code]driver.Kind{
-	zk.Unimplemented:           driver.Unsupported,
-	zk.BadArguments:            driver.Invalid,
-	zk.MarshallingError:        driver.Invalid,
-	zk.InvalidACL:              driver.Invalid,
-	zk.NoAuth:                  driver.Denied,
-	zk.AuthFailed:              driver.Denied,
-	zk.NoChildrenForEphemerals: driver.Conflict,
-	zk.SessionExpired:          driver.Unavailable,
-	zk.SessionMoved:            driver.Unavailable,
-	zk.NotReadOnly:             driver.Unavailable,
-	zk.QuotaExceeded:           driver.Unavailable,
-	zk.Throttled:               driver.Unavailable,
+var kinds = map[zk.ServerError]driver.Kind{
+	zk.ErrUnimplemented:           driver.Unsupported,
+	zk.ErrBadArguments:            driver.Invalid,
+	zk.ErrMarshallingError:        driver.Invalid,
+	zk.ErrInvalidACL:              driver.Invalid,
+	zk.ErrNoAuth:                  driver.Denied,
+	zk.ErrAuthFailed:              driver.Denied,
+	zk.ErrNoChildrenForEphemerals: driver.Conflict,
+	zk.ErrSessionExpired:          driver.Unavailable,
+	zk.ErrSessionMoved:            driver.Unavailable,
+	zk.ErrNotReadOnly:             driver.Unavailable,
+	zk.ErrQuotaExceeded:           driver.Unavailable,
+	zk.ErrThrottled:               driver.Unavailable,
 }
 
 func (s *store) Classify(err error) driver.Kind { return driver.KindOf(err) }
 
 // refused makes an error of what a server answered.
 func refused(what string, err error) error {
-	code, ok := errors.AsType[zk.Code](err)
+	code, ok := errors.AsType[zk.ServerError](err)
 	if !ok {
 		return err
 	}
@@ -53,8 +53,8 @@ func conflict(text string) error {
 }
 
 var (
-	otherVersion = conflict("the name is locked by a later version of this program")
-	otherRecord  = conflict("the node of the name is not one of ours")
+	errOtherVersion = conflict("the name is locked by a later version of this program")
+	errOtherRecord = conflict("the node of the name is not one of ours")
 )
 
 // otherKind refuses a second kind of thing under a name in use.

@@ -34,9 +34,9 @@ type client struct {
 	signals []driver.Signal
 }
 
-func openAt(tb testing.TB, url string, ttl time.Duration) *client {
+func openAt(tb testing.TB, at string, ttl time.Duration) *client {
 	tb.Helper()
-	opened, err := openFor(tb.Context(), url, ttl)
+	opened, err := openFor(tb.Context(), at, ttl)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -144,6 +144,6 @@ func until(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-func opener(url string) func(context.Context) (driver.Store, error) {
-	return func(ctx context.Context) (driver.Store, error) { return openURL(ctx, url) }
+func opener(at string) func(context.Context) (driver.Store, error) {
+	return func(ctx context.Context) (driver.Store, error) { return openURL(ctx, at) }
 }

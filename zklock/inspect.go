@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"net/url"
 	"strings"
@@ -44,7 +45,7 @@ func (s *store) serverTime(ctx context.Context, l *link) (int64, error) {
 func (s *store) read(ctx context.Context, l *link, key string, now int64) (r driver.Record, prefix string, err error) {
 	dir := s.dir(key)
 	replies, err := l.zk.Do(ctx, zk.GetData(dir, false), zk.GetChildren(dir, false))
-	if err != nil || replies[0].Err == zk.NoNode { //nolint:errorlint // never wrapped
+	if err != nil || replies[0].NoNode() {
 		return r, "", err
 	}
 	if replies[0].Err != nil {
@@ -56,14 +57,15 @@ func (s *store) read(ctx context.Context, l *link, key string, now int64) (r dri
 	}
 	prefix, full, ok := parseNamed(data)
 	if !ok {
-		return r, "", otherRecord
+		return r, "", errOtherRecord
 	}
 	v, err := listed(&replies[1])
 	if err != nil || len(v.children) == 0 {
 		return r, prefix, err
 	}
 	r.Name, r.Limit, r.Mode = full, v.children[0].limit, v.children[0].mode
-	return r, prefix, s.readChildren(ctx, l, dir, &v, &r, now)
+	err = s.readChildren(ctx, l, dir, &v, &r, now)
+	return r, prefix, err
 }
 
 // readChildren reads who holds and who waits, those who are still there.
@@ -84,18 +86,23 @@ func (s *store) readChildren(ctx context.Context, l *link, dir string, v *view, 
 			if replies[i].Err != nil || err != nil {
 				continue // it has left
 			}
-			rec, _ := parseRecord(data)
-			c, age := &part[i], age(now, stat.Ctime)
-			if at+i < holders {
-				r.Holders = append(r.Holders, driver.Holder{
-					Owner: c.owner, Label: rec.label, Token: uint64(stat.Czxid), Mode: c.mode, Permits: c.n, Held: age, Broken: rec.reason, //nolint:gosec // grows from 1
-				})
+			h := part[i].described(data, stat)
+			if h.Held = age(now, stat.Ctime); at+i < holders {
+				r.Holders = append(r.Holders, h)
 			} else {
-				r.Waiters = append(r.Waiters, driver.Waiter{Owner: c.owner, Label: rec.label, Mode: c.mode, Permits: c.n, Waited: age})
+				r.Waiters = append(r.Waiters, driver.Waiter{Owner: h.Owner, Label: h.Label, Mode: h.Mode, Permits: h.Permits, Waited: h.Held})
 			}
 		}
 	}
 	return nil
+}
+
+// described is all that a node tells of who made it.
+func (c *child) described(data []byte, stat zk.Stat) driver.Holder {
+	r := parseRecord(data)
+	h := *c.holder()
+	h.Label, h.Token, h.Broken, h.Value, h.Seq = r.label, uint64(stat.Czxid), r.reason, r.value, r.seq //nolint:gosec // grows from 1
+	return h
 }
 
 func age(now, then int64) time.Duration {
@@ -141,7 +148,7 @@ func (s *store) keys(ctx context.Context) ([]string, *link, int64, error) {
 		root = "/"
 	}
 	replies, err := l.zk.Do(ctx, zk.GetChildren(root, false))
-	if err != nil || replies[0].Err == zk.NoNode { //nolint:errorlint // never wrapped
+	if err != nil || replies[0].NoNode() {
 		return nil, nil, 0, err
 	}
 	if replies[0].Err != nil {
@@ -177,7 +184,7 @@ func (s *store) Break(ctx context.Context, req *driver.BreakRequest) (driver.Bre
 		if err != nil {
 			return 0, err
 		}
-		if replies[0].Err == zk.NoNode { //nolint:errorlint // never wrapped
+		if replies[0].NoNode() {
 			return driver.NotHeld, nil
 		}
 		v, err := listed(&replies[0])
@@ -208,7 +215,7 @@ func (s *store) breakOne(ctx context.Context, l *link, dir string, holders []chi
 	for i := range holders {
 		data, stat, derr := replies[i].Data()
 		switch {
-		case replies[i].Err == zk.NoNode: //nolint:errorlint // never wrapped
+		case replies[i].NoNode():
 			again = true
 			continue
 		case replies[i].Err != nil || derr != nil:
@@ -223,7 +230,7 @@ func (s *store) breakOne(ctx context.Context, l *link, dir string, holders []chi
 }
 
 func (s *store) breakNode(ctx context.Context, l *link, path string, data []byte, version int32, req *driver.BreakRequest) (status driver.BreakStatus, again bool, err error) {
-	r, _ := parseRecord(data)
+	r := parseRecord(data)
 	r.broken, r.reason = true, req.Reason
 	op, status := zk.SetData(path, r.bytes(), version), driver.Marked
 	if req.Force {
@@ -233,7 +240,7 @@ func (s *store) breakNode(ctx context.Context, l *link, path string, data []byte
 	switch {
 	case err != nil:
 		return 0, false, err
-	case replies[0].Err == zk.NoNode, replies[0].Err == zk.BadVersion: //nolint:errorlint // never wrapped
+	case replies[0].NoNode(), errors.Is(replies[0].Err, zk.ErrBadVersion):
 		return driver.NotHeld, true, nil
 	case replies[0].Err != nil:
 		return 0, false, refused("breaking", replies[0].Err)

@@ -59,15 +59,16 @@ func parseChild(name string) (c child, ok bool) {
 		return c, false
 	}
 	c.name, c.seq = name, int32(seq)
-	return c, c.parseKind(kind)
+	ok = c.parseKind(kind)
+	return c, ok
 }
 
 func (c *child) parseKind(kind string) bool {
-	switch {
-	case kind == "x":
+	switch kind {
+	case "x":
 		c.mode = driver.Exclusive
 		return true
-	case kind == "s":
+	case "s":
 		c.mode = driver.Shared
 		return true
 	}
@@ -115,7 +116,7 @@ func (v *view) find(name string) int {
 func (v *view) conflict(i int) error {
 	first := &v.children[0]
 	if v.later {
-		return otherVersion
+		return errOtherVersion
 	}
 	if first.limit == v.children[i].limit {
 		return nil

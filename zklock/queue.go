@@ -52,7 +52,7 @@ func (s *store) list(ctx context.Context, n *node) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	if replies[0].Err == zk.NoNode { //nolint:errorlint // never wrapped
+	if replies[0].NoNode() {
 		return &view{}, nil
 	}
 	v, err := listed(&replies[0])
@@ -106,7 +106,7 @@ func (s *store) lookOnce(ctx context.Context, n *node, v *view) (done bool, err 
 		return false, err
 	}
 	for i := range replies {
-		if replies[i].Err != nil && replies[i].Err != zk.NoNode { //nolint:errorlint // never wrapped
+		if replies[i].Refused() {
 			return false, refused("watching", replies[i].Err)
 		}
 		done = replies[i].Err == nil && (i == 0 || done)
@@ -125,27 +125,28 @@ func (s *store) lookOnce(ctx context.Context, n *node, v *view) (done bool, err 
 // await sets what a place is told of; under mu.
 func (s *store) await(n *node, on []string) {
 	for _, path := range n.on {
-		s.unwatch(n, path)
+		n.in.unwatch(n, path)
 	}
 	n.on = on
 	for _, path := range on {
-		s.watch(n, path)
+		n.in.watch(n, path)
 	}
 }
 
-func (s *store) watch(n *node, path string) {
-	set := n.in.watch[path]
+// watch notes who is told of what a path's watch sees next; under mu.
+func (l *link) watch(w watcher, path string) {
+	set := l.watches[path]
 	if set == nil {
-		set = map[*node]bool{}
-		n.in.watch[path] = set
+		set = map[watcher]bool{}
+		l.watches[path] = set
 	}
-	set[n] = true
+	set[w] = true
 }
 
-func (s *store) unwatch(n *node, path string) {
-	set := n.in.watch[path]
-	if delete(set, n); len(set) == 0 {
-		delete(n.in.watch, path)
+func (l *link) unwatch(w watcher, path string) {
+	set := l.watches[path]
+	if delete(set, w); len(set) == 0 {
+		delete(l.watches, path)
 	}
 }
 
@@ -153,7 +154,7 @@ func (s *store) unwatch(n *node, path string) {
 func (s *store) forget(n *node) {
 	n.state = gone
 	s.await(n, nil)
-	s.unwatch(n, n.path)
+	n.in.unwatch(n, n.path)
 	if s.nodes[n.owner] == n {
 		delete(s.nodes, n.owner)
 	}
@@ -174,24 +175,10 @@ func (s *store) admit(n *node) {
 func (s *store) event(l *link, e zk.Event) {
 	var signals []driver.Signal
 	s.mu.Lock()
-	set := l.watch[e.Path]
-	delete(l.watch, e.Path)
-	for n := range set {
-		switch {
-		case n.path == e.Path && !e.Gone:
-			n.guarded = false
-			n.events++
-			s.spawn(func() { _ = s.guard(s.life, l, []*node{n}) })
-		case n.path == e.Path:
-			signals = append(signals, s.lost(n)...)
-		case n.state != waiting:
-		case n.looking:
-			n.again = true
-		case e.Gone && n.front && e.Path == n.on[0]:
-			signals = append(signals, s.promoted(n))
-		default:
-			s.relook(n)
-		}
+	set := l.watches[e.Path]
+	delete(l.watches, e.Path)
+	for w := range set {
+		signals = append(signals, w.seen(s, e)...)
 	}
 	s.mu.Unlock()
 	for _, sig := range signals {
@@ -199,10 +186,31 @@ func (s *store) event(l *link, e zk.Event) {
 	}
 }
 
-// promoted grants a place; under mu.
-func (s *store) promoted(n *node) driver.Signal {
-	s.admit(n)
-	return driver.Signal{Kind: driver.GrantSignal, Owner: n.owner, Grant: n.grant()}
+// watcher is who set a watch: a hold on its own node, a place on those before it,
+// a lookout.
+type watcher interface {
+	// seen is under mu.
+	seen(s *store, e zk.Event) []driver.Signal
+}
+
+func (n *node) seen(s *store, e zk.Event) []driver.Signal {
+	switch {
+	case n.path == e.Path && !e.Gone:
+		n.guarded = false
+		n.events++
+		s.spawn(func() { _ = s.guard(s.life, n.in, []*node{n}) })
+	case n.path == e.Path:
+		return s.lost(n)
+	case n.state != waiting:
+	case n.looking:
+		n.again = true
+	case e.Gone && n.front && e.Path == n.on[0]:
+		s.admit(n)
+		return []driver.Signal{{Kind: driver.GrantSignal, Owner: n.owner, Grant: n.grant()}}
+	default:
+		s.relook(n)
+	}
+	return nil
 }
 
 // relook has a place look where it stands, in the background; under mu.
@@ -229,28 +237,17 @@ func (s *store) relook(n *node) {
 
 // mark tells whoever watches us that we are in.
 func (s *store) mark(n *node) {
-	s.mu.Lock()
-	n.record.in = true
-	op := zk.SetData(n.path, n.record.bytes(), n.version)
-	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(s.life, settle)
 	defer cancel()
-	replies, err := n.in.zk.Do(ctx, op)
-	if err != nil || replies[0].Err != nil {
-		return // it is on its way out, or a break has told them already
-	}
-	if stat, err := replies[0].Stat(); err == nil {
-		s.mu.Lock()
-		n.version = max(n.version, stat.Version)
-		s.mu.Unlock()
-	}
+	_, _ = s.rewrite(ctx, n, func(r *record) bool { return !r.in && set(&r.in, true) }) // else it is on its way out
 }
 
 // resumed looks after everything in a session whose watches are gone.
 func (s *store) resumed(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(l.watch)
+	clear(l.watches)
+	l.endLookouts(errMissed)
 	var holds []*node
 	for _, n := range s.nodes {
 		switch {
@@ -282,7 +279,7 @@ func (s *store) Beat(ctx context.Context, places []driver.Ref) []driver.BeatResu
 			continue
 		}
 		nodes[i] = n
-		ops = append(ops, zk.Exists(n.path))
+		ops = append(ops, zk.Exists(n.path, false))
 	}
 	s.mu.Unlock()
 	if len(ops) == 0 {
@@ -308,7 +305,7 @@ func (s *store) Beat(ctx context.Context, places []driver.Ref) []driver.BeatResu
 
 // beaten answers for one place; under mu.
 func (s *store) beaten(n *node, reply *zk.Reply) (res driver.BeatResult) {
-	if reply.Err != nil && reply.Err != zk.NoNode { //nolint:errorlint // never wrapped
+	if reply.Refused() {
 		return driver.BeatResult{Err: refused("asking for a place", reply.Err)}
 	}
 	if reply.Err != nil && n.state != gone {

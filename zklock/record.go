@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -12,11 +13,14 @@ import (
 //	hf1 LABEL           a hold or place
 //	in                  it waited, and holds now (permits)
 //	broken REASON       a person has revoked it
+//	value SEQ VALUE     what its holder says of himself
 type record struct {
 	label  string
 	in     bool
 	broken bool
 	reason string
+	seq    uint64
+	value  string
 }
 
 func (r *record) bytes() []byte {
@@ -27,21 +31,29 @@ func (r *record) bytes() []byte {
 	if r.broken {
 		text += "\nbroken " + oneLine(r.reason)
 	}
+	if r.seq > 0 {
+		text += "\nvalue " + strconv.FormatUint(r.seq, 10) + " " + r.value
+	}
 	return []byte(text)
 }
 
-// parseRecord is false for data that is not ours.
-func parseRecord(data []byte) (r record, ok bool) {
+// parseRecord reads what it knows of a record.
+func parseRecord(data []byte) (r record) {
 	first, rest, _ := strings.Cut(string(data), "\n")
-	r.label, ok = strings.CutPrefix(first, version+" ")
+	r.label = strings.TrimPrefix(first, version+" ")
 	for line := range strings.Lines(rest) {
 		line = strings.TrimSuffix(line, "\n")
 		if reason, found := strings.CutPrefix(line, "broken "); found {
 			r.broken, r.reason = true, reason
 		}
+		if value, found := strings.CutPrefix(line, "value "); found {
+			seq, text, _ := strings.Cut(value, " ")
+			r.seq, _ = strconv.ParseUint(seq, 10, 64) // none, if it is no number
+			r.value = text
+		}
 		r.in = r.in || line == "in"
 	}
-	return r, ok
+	return r
 }
 
 // named is the data of a name's node.

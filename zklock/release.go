@@ -30,7 +30,7 @@ func (s *store) Release(ctx context.Context, req *driver.ReleaseRequest) (bool, 
 	if err != nil {
 		return false, err
 	}
-	if replies[0].Err != nil && replies[0].Err != zk.NoNode { //nolint:errorlint // never wrapped
+	if replies[0].Refused() {
 		return false, refused("deleting a node", replies[0].Err)
 	}
 	s.mu.Lock()
@@ -51,7 +51,7 @@ func (s *store) releaseStray(ctx context.Context, req *driver.ReleaseRequest) (r
 	if err != nil {
 		return false, err
 	}
-	if replies[0].Err != zk.NoNode { //nolint:errorlint // never wrapped
+	if !replies[0].NoNode() {
 		v, err := listed(&replies[0])
 		if err != nil {
 			return false, err
@@ -76,7 +76,7 @@ func (s *store) releaseStray(ctx context.Context, req *driver.ReleaseRequest) (r
 // deleteExact deletes a node that has the token, if one is named.
 func (s *store) deleteExact(ctx context.Context, l *link, path string, token uint64) (bool, error) {
 	if token != 0 {
-		replies, err := l.zk.Do(ctx, zk.Exists(path))
+		replies, err := l.zk.Do(ctx, zk.Exists(path, false))
 		if err != nil {
 			return false, err
 		}
@@ -89,7 +89,7 @@ func (s *store) deleteExact(ctx context.Context, l *link, path string, token uin
 	if err != nil {
 		return false, err
 	}
-	if replies[0].Err != nil && replies[0].Err != zk.NoNode { //nolint:errorlint // never wrapped
+	if replies[0].Refused() {
 		return false, refused("deleting a node", replies[0].Err)
 	}
 	return replies[0].Err == nil, nil
@@ -104,7 +104,7 @@ func (s *store) Renew(ctx context.Context, reqs []driver.RenewRequest) []driver.
 	l := s.link
 	var nodes []*node
 	for i := range reqs {
-		if n := s.grantOf(&reqs[i], l); n != nil {
+		if n := s.grantOf(&reqs[i].Ref, l); n != nil {
 			nodes = append(nodes, n)
 		}
 	}
@@ -116,7 +116,7 @@ func (s *store) Renew(ctx context.Context, reqs []driver.RenewRequest) []driver.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range reqs {
-		n := s.grantOf(&reqs[i], l)
+		n := s.grantOf(&reqs[i].Ref, l)
 		switch {
 		case n == nil:
 			results[i].Status = driver.Lost
@@ -135,9 +135,9 @@ func (s *store) Renew(ctx context.Context, reqs []driver.RenewRequest) []driver.
 }
 
 // grantOf is the exact grant, or nil if it is not ours any more; under mu.
-func (s *store) grantOf(req *driver.RenewRequest, l *link) *node {
-	n := s.nodes[req.Owner]
-	if n == nil || n.in != l || n.state != held && n.state != broken || req.Token != 0 && req.Token != n.token {
+func (s *store) grantOf(ref *driver.Ref, l *link) *node {
+	n := s.nodes[ref.Owner]
+	if n == nil || n.in != l || n.state != held && n.state != broken || ref.Token != 0 && ref.Token != n.token {
 		return nil
 	}
 	return n
@@ -145,16 +145,22 @@ func (s *store) grantOf(req *driver.RenewRequest, l *link) *node {
 
 // prove sends the proof of life, and reads those grants that are not watched.
 func (s *store) prove(ctx context.Context, l *link, nodes []*node, reqs []driver.RenewRequest) error {
-	ops := []zk.Op{zk.Delete(s.config.Path)}
-	s.mu.Lock()
 	for i := range reqs {
-		if n := s.grantOf(&reqs[i], l); n != nil && reqs[i].Label != "" && reqs[i].Label != n.record.label {
-			n.record.label = reqs[i].Label
-			ops = append(ops, zk.SetData(n.path, n.record.bytes(), n.version))
+		label := oneLine(reqs[i].Label)
+		if label == "" {
+			continue
+		}
+		s.mu.Lock()
+		n := s.grantOf(&reqs[i].Ref, l)
+		s.mu.Unlock()
+		if n == nil {
+			continue
+		}
+		if _, err := s.rewrite(ctx, n, func(r *record) bool { return r.label != label && set(&r.label, label) }); err != nil {
+			return err
 		}
 	}
-	s.mu.Unlock()
-	return s.guard(ctx, l, nodes, ops...)
+	return s.guard(ctx, l, nodes, zk.Delete(s.config.Path))
 }
 
 // guardYoung watches the holds that have lasted for a while.
@@ -190,7 +196,7 @@ func (s *store) guard(ctx context.Context, l *link, holds []*node, ops ...zk.Op)
 			if n.in == l && !n.guarded && (n.state == held || n.state == broken) {
 				asked, events = append(asked, n), append(events, n.events)
 				ops = append(ops, zk.GetData(n.path, true))
-				s.watch(n, n.path)
+				l.watch(n, n.path)
 			}
 		}
 		s.mu.Unlock()
@@ -221,22 +227,23 @@ func (s *store) seenOf(n *node, events int, reply *zk.Reply) []driver.Signal {
 	if reply.Err != nil {
 		return s.lost(n) // gone, or not ours to read
 	}
-	data, stat, err := reply.Data()
-	if err != nil {
-		return nil
-	}
 	n.guarded = n.events == events
-	if stat.Version < n.version {
+	return n.note(reply)
+}
+
+// note takes over what was read of a hold; under mu.
+func (n *node) note(reply *zk.Reply) []driver.Signal {
+	data, stat, err := reply.Data()
+	if err != nil || stat.Version < n.version {
 		return nil
 	}
 	n.version = stat.Version
-	r, _ := parseRecord(data)
-	news := r.broken && n.state == held
-	if n.record = r; !news {
+	n.record = parseRecord(data)
+	if !n.record.broken || n.state != held {
 		return nil
 	}
 	n.state = broken
-	return []driver.Signal{{Kind: driver.BrokenSignal, Owner: n.owner, Reason: r.reason}}
+	return []driver.Signal{{Kind: driver.BrokenSignal, Owner: n.owner, Reason: n.record.reason}}
 }
 
 // lost ends a hold that somebody else has deleted; under mu.

@@ -109,7 +109,7 @@ func launch(args []string, lines ...string) (*server, error) {
 	s := &server{dir: dir, jars: debianJars, args: args}
 	for range 20 {
 		s.port = freePort()
-		if err = s.configure(lines...); err != nil {
+		if err := s.configure(lines...); err != nil {
 			return nil, err
 		}
 		if err = s.start(); err == nil {
@@ -132,7 +132,7 @@ func (s *server) configure(lines ...string) error {
 }
 
 func (s *server) begin() error {
-	for _, jar := range strings.Split(s.jars, ":") {
+	for _, jar := range strings.SplitSeq(s.jars, ":") {
 		if _, err := os.Stat(jar); err != nil {
 			return fmt.Errorf("tests need ZooKeeper (make servers, or Debian: apt-get install zookeeper default-jre-headless): %w", err)
 		}

@@ -74,8 +74,11 @@ type store struct {
 
 // link is a session, and the watches in it.
 type link struct {
-	zk    *zk.Session
-	watch map[string]map[*node]bool // by path, who is to be told; under store.mu
+	zk *zk.Session
+
+	// Under store.mu.
+	watches  map[string]map[watcher]bool // by path, who is to be told
+	lookouts map[string]*lookout         // by key
 }
 
 type opening struct {
@@ -88,6 +91,7 @@ var (
 	_ driver.Inspector = (*store)(nil)
 	_ driver.Lister    = (*store)(nil)
 	_ driver.Breaker   = (*store)(nil)
+	_ driver.Watcher   = (*store)(nil)
 )
 
 // New makes a store on servers (host:port; 2181 if there is no port) of one
@@ -209,7 +213,7 @@ func (s *store) describe(ctx context.Context, l *link, ttl time.Duration) error 
 	longest := trustIn(l.zk.Timeout()).Truncate(time.Millisecond)
 	s.props = driver.Properties{
 		Store: "zookeeper", Class: driver.ClassA, Bound: driver.ByConnection, Wait: driver.ByPlaces,
-		Abilities: driver.Abilities{Fair: true, Fencing: true, Shared: true, Permits: true, Break: true, List: true, Inspect: true},
+		Abilities: driver.Abilities{Fair: true, Fencing: true, Shared: true, Permits: true, Break: true, List: true, Inspect: true, Value: true},
 		MaxTTL:    longest, Names: driver.Names{MaxBytes: maxKey, Portable: true}, Settle: settle,
 	}
 	if longest < ttl {
@@ -261,7 +265,7 @@ func (s *store) session(ctx context.Context) (*link, error) {
 func (s *store) open() {
 	ctx, cancel := context.WithTimeout(s.life, setUp)
 	defer cancel()
-	l := &link{watch: map[string]map[*node]bool{}}
+	l := &link{watches: map[string]map[watcher]bool{}, lookouts: map[string]*lookout{}}
 	config := s.config
 	config.Event = func(e zk.Event) { s.event(l, e) }
 	config.Resumed = func() { s.resumed(l) }
@@ -293,6 +297,7 @@ func (s *store) ended(l *link) {
 		}
 		s.forget(n)
 	}
+	l.endLookouts(errMissed)
 	s.mu.Unlock()
 	for _, sig := range append(signals, driver.Signal{Kind: driver.MissedSignal}) {
 		s.deliver(sig)

@@ -80,7 +80,7 @@ func (c *conn) send(ops []Op) *call {
 
 // kind is the number of an op, or 0 if it is of no interest when it is answered.
 func (o Op) kind() int32 {
-	if o.writes() || o.code == opSync {
+	if o.writes() || o.beat {
 		return o.code
 	}
 	return 0
@@ -189,7 +189,7 @@ func readFrame(r *bufio.Reader) ([]byte, error) {
 	if size > maxFrame {
 		return nil, fmt.Errorf("an answer of %d bytes", size)
 	}
-	if _, err := r.Discard(4); err != nil {
+	if _, err = r.Discard(4); err != nil {
 		return nil, err
 	}
 	frame := make([]byte, size)
@@ -200,7 +200,7 @@ func readFrame(r *bufio.Reader) ([]byte, error) {
 // take handles one message.
 func (c *conn) take(frame []byte) error {
 	d := decoder{b: frame}
-	xid, zxid, code := d.int(), d.long(), Code(d.int())
+	xid, zxid, code := d.int(), d.long(), ServerError(d.int())
 	if d.err != nil {
 		return d.err
 	}

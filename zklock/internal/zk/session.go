@@ -155,12 +155,12 @@ func (s *Session) Proof() driver.Instant {
 }
 
 // answered notes what an answer tells of the session.
-func (s *Session) answered(op int32, at driver.Instant, zxid int64, code Code) {
+func (s *Session) answered(op int32, at driver.Instant, zxid int64, code ServerError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.zxid = max(s.zxid, zxid)
 	switch {
-	case code == SessionExpired || code == SessionMoved:
+	case code == ErrSessionExpired || code == ErrSessionMoved:
 	case op == opSync:
 		s.synced = max(s.synced, at)
 	case op != 0:
@@ -238,7 +238,8 @@ func (s *Session) detach(c *conn) {
 func (s *Session) beat() {
 	ticker := time.NewTicker(s.timeout / beatPart)
 	defer ticker.Stop()
-	op := []Op{syncOp(s.config.Path)}
+	op := []Op{Sync(s.config.Path)}
+	op[0].beat = true
 	for {
 		select {
 		case <-s.life.Done():
@@ -342,7 +343,7 @@ func (c *conn) shakeHands(at driver.Instant) error {
 	}
 	s.mu.Unlock()
 	if s.config.Digest != "" {
-		c.queue(xidAuth, Op{opAuth, appendBuffer(appendString(appendInt(nil, 0), "digest"), []byte(s.config.Digest))})
+		c.queue(xidAuth, Op{code: opAuth, body: appendBuffer(appendString(appendInt(nil, 0), "digest"), []byte(s.config.Digest))})
 		c.unread = 0 // not answered in order
 		_, err = c.net.Write(c.out)
 		c.out = c.out[:0]

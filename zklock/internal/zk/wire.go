@@ -63,18 +63,19 @@ type Stat struct {
 type Op struct {
 	code int32
 	body []byte
+	beat bool // of the session's own syncs
 }
 
 // Create makes a node of any kind but a container. A sequential one gets a
 // number at the end of its name, see [Reply.Created].
 func Create(path string, data []byte, acl []ACL, mode Mode) Op {
-	return Op{opCreate2, appendCreate(make([]byte, 0, len(path)+len(data)+64), path, data, acl, mode)}
+	return Op{code: opCreate2, body: appendCreate(make([]byte, 0, len(path)+len(data)+64), path, data, acl, mode)}
 }
 
 // CreateContainer makes a node that the server deletes some time after its last
 // child has gone.
 func CreateContainer(path string, data []byte, acl []ACL) Op {
-	return Op{opCreateContainer, appendCreate(nil, path, data, acl, container)}
+	return Op{code: opCreateContainer, body: appendCreate(nil, path, data, acl, container)}
 }
 
 func appendCreate(b []byte, path string, data []byte, acl []ACL, mode Mode) []byte {
@@ -88,12 +89,12 @@ func appendCreate(b []byte, path string, data []byte, acl []ACL, mode Mode) []by
 
 // Delete deletes a node, whatever its version.
 func Delete(path string) Op {
-	return Op{opDelete, appendInt(appendString(make([]byte, 0, len(path)+8), path), -1)}
+	return Op{code: opDelete, body: appendInt(appendString(make([]byte, 0, len(path)+8), path), -1)}
 }
 
 // SetData replaces a node's data if it has that version.
 func SetData(path string, data []byte, version int32) Op {
-	return Op{opSetData, appendInt(appendBuffer(appendString(nil, path), data), version)}
+	return Op{code: opSetData, body: appendInt(appendBuffer(appendString(nil, path), data), version)}
 }
 
 // GetData reads a node, and watches it if there is one: the watch tells once
@@ -103,14 +104,15 @@ func GetData(path string, watch bool) Op { return read(opGetData, path, watch) }
 // GetChildren lists a node's children, in no order, and watches the list.
 func GetChildren(path string, watch bool) Op { return read(opGetChildren, path, watch) }
 
-// Exists asks for a node's Stat.
-func Exists(path string) Op { return read(opExists, path, false) }
+// Exists asks for a node's Stat. A watch tells also that the node was made.
+func Exists(path string, watch bool) Op { return read(opExists, path, watch) }
 
 func read(code int32, path string, watch bool) Op {
-	return Op{code, appendBool(appendString(make([]byte, 0, len(path)+5), path), watch)}
+	return Op{code: code, body: appendBool(appendString(make([]byte, 0, len(path)+5), path), watch)}
 }
 
-func syncOp(path string) Op { return Op{opSync, appendString(nil, path)} }
+// Sync makes the requests after it see all that any client was told before.
+func Sync(path string) Op { return Op{code: opSync, body: appendString(nil, path)} }
 
 // Multi does all of the requests or none, in one step. They may be of Create,
 // Delete and SetData.
@@ -119,7 +121,7 @@ func Multi(ops ...Op) Op {
 	for _, op := range ops {
 		b = append(appendInt(appendBool(appendInt(b, op.code), false), -1), op.body...)
 	}
-	return Op{opMulti, appendInt(appendBool(appendInt(b, -1), true), -1)}
+	return Op{code: opMulti, body: appendInt(appendBool(appendInt(b, -1), true), -1)}
 }
 
 // writes tells whether a request goes through the servers' log, also if it is
@@ -134,9 +136,15 @@ func (o Op) writes() bool {
 
 // Reply is the server's answer to one request.
 type Reply struct {
-	Err  error // a Code, nil if all went well
+	Err  error // a ServerError, nil if all went well
 	body []byte
 }
+
+// NoNode tells whether there was no such node.
+func (r *Reply) NoNode() bool { return errors.Is(r.Err, ErrNoNode) }
+
+// Refused tells whether the answer is an error other than that.
+func (r *Reply) Refused() bool { return r.Err != nil && !r.NoNode() }
 
 var errShort = errors.New("an answer is shorter than it should be")
 
@@ -153,7 +161,7 @@ func (r *Reply) FirstCreated() (stat Stat, err error) {
 	d := decoder{b: r.body}
 	kind := d.int()
 	d.skip(1)
-	if code := Code(d.int()); kind == -1 && d.err == nil {
+	if code := ServerError(d.int()); kind == -1 && d.err == nil {
 		return stat, code // the whole was refused
 	}
 	_, stat = d.text(), d.stat()
@@ -264,38 +272,38 @@ func (d *decoder) stat() (s Stat) {
 	return s
 }
 
-// Code is an error that the server answered.
-type Code int32
+// ServerError is an error that the server answered.
+type ServerError int32
 
 // Codes that somebody looks at.
 const (
-	Unimplemented           Code = -6
-	BadArguments            Code = -8
-	MarshallingError        Code = -5
-	OperationTimeout        Code = -7
-	NoNode                  Code = -101
-	NoAuth                  Code = -102
-	BadVersion              Code = -103
-	NoChildrenForEphemerals Code = -108
-	NodeExists              Code = -110
-	SessionExpired          Code = -112
-	InvalidACL              Code = -114
-	AuthFailed              Code = -115
-	SessionMoved            Code = -118
-	NotReadOnly             Code = -119
-	QuotaExceeded           Code = -125
-	Throttled               Code = -127
+	ErrUnimplemented           ServerError = -6
+	ErrBadArguments            ServerError = -8
+	ErrMarshallingError        ServerError = -5
+	ErrOperationTimeout        ServerError = -7
+	ErrNoNode                  ServerError = -101
+	ErrNoAuth                  ServerError = -102
+	ErrBadVersion              ServerError = -103
+	ErrNoChildrenForEphemerals ServerError = -108
+	ErrNodeExists              ServerError = -110
+	ErrSessionExpired          ServerError = -112
+	ErrInvalidACL              ServerError = -114
+	ErrAuthFailed              ServerError = -115
+	ErrSessionMoved            ServerError = -118
+	ErrNotReadOnly             ServerError = -119
+	ErrQuotaExceeded           ServerError = -125
+	ErrThrottled               ServerError = -127
 )
 
-var codeWords = map[Code]string{
-	Unimplemented: "unimplemented", BadArguments: "bad arguments", MarshallingError: "marshalling error", OperationTimeout: "timeout",
-	NoNode: "no node", NoAuth: "not authenticated for it", BadVersion: "bad version",
-	NoChildrenForEphemerals: "ephemeral nodes have no children", NodeExists: "node exists", SessionExpired: "session expired",
-	InvalidACL: "invalid ACL", AuthFailed: "authentication failed", SessionMoved: "session moved to another server",
-	NotReadOnly: "the server is read-only: it has no leader", QuotaExceeded: "quota exceeded", Throttled: "throttled",
+var codeWords = map[ServerError]string{
+	ErrUnimplemented: "unimplemented", ErrBadArguments: "bad arguments", ErrMarshallingError: "marshalling error", ErrOperationTimeout: "timeout",
+	ErrNoNode: "no node", ErrNoAuth: "not authenticated for it", ErrBadVersion: "bad version",
+	ErrNoChildrenForEphemerals: "ephemeral nodes have no children", ErrNodeExists: "node exists", ErrSessionExpired: "session expired",
+	ErrInvalidACL: "invalid ACL", ErrAuthFailed: "authentication failed", ErrSessionMoved: "session moved to another server",
+	ErrNotReadOnly: "the server is read-only: it has no leader", ErrQuotaExceeded: "quota exceeded", ErrThrottled: "throttled",
 }
 
-func (c Code) Error() string {
+func (c ServerError) Error() string {
 	if words := codeWords[c]; words != "" {
 		return words
 	}

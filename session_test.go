@@ -185,3 +185,46 @@ func TestLostSignal(t *testing.T) {
 		give(t, y)
 	})
 }
+
+// The store cannot be reached when a lease's trust ends, nor for long after; its
+// session lives on all the while. The hold is given back when it is there again:
+// nothing else would end it.
+func TestHoldOutlivesItsTrust(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = 3 * time.Second
+		server := memlock.NewServer()
+		s := newSession(t, server, time.Hour)
+		c := open(t, s, nil)
+		var away atomic.Bool
+		release := s.onRelease
+		s.onRelease = func(ctx context.Context, req *driver.ReleaseRequest) (bool, error) {
+			if away.Load() {
+				return false, &driver.Failure{Kind: driver.Unavailable, Err: context.DeadlineExceeded}
+			}
+			return release(ctx, req)
+		}
+		s.onAcquire = func(ctx context.Context, req *driver.AcquireRequest) (driver.AcquireResult, error) {
+			long := *req
+			long.TTL = time.Hour
+			res, err := s.inner.Acquire(ctx, &long)
+			res.Grant.Sent, res.Grant.Window = driver.Now(), req.TTL
+			return res, err
+		}
+		lost := take(t, c, "lost", &holdfast.AcquireOptions{TTL: ttl, NoRenew: true})
+		given := take(t, c, "given", &holdfast.AcquireOptions{TTL: ttl, NoRenew: true})
+		away.Store(true)
+		want(t, given.Release(t.Context()), holdfast.ErrUnavailable)
+		<-lost.Context().Done()
+		time.Sleep(10 * ttl)
+		away.Store(false)
+		time.Sleep(3 * time.Second) // the longest pause between two tries is 2 s
+		for _, name := range []string{"lost", "given"} {
+			l, err := open(t, newPlain(t, server), nil).TryAcquire(t.Context(), name, nil)
+			if err != nil {
+				t.Errorf("%s is still taken: %v", name, err)
+				continue
+			}
+			give(t, l)
+		}
+	})
+}

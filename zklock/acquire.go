@@ -135,9 +135,10 @@ func (s *store) create(ctx context.Context, l *link, req *driver.AcquireRequest)
 		if made[0].NoNode() && try < tries {
 			s.unsee(req.Name.Key)
 			if !known { // there is not even a root
-				if err = s.makeRoot(ctx, l); err != nil {
-					return nil, view{}, err
-				}
+				err = s.makeRoot(ctx, l)
+			}
+			if err != nil {
+				return nil, view{}, err
 			}
 			continue
 		}

@@ -54,7 +54,7 @@ func conflict(text string) error {
 
 var (
 	errOtherVersion = conflict("the name is locked by a later version of this program")
-	errOtherRecord = conflict("the node of the name is not one of ours")
+	errOtherRecord  = conflict("the node of the name is not one of ours")
 )
 
 // otherKind refuses a second kind of thing under a name in use.

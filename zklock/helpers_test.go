@@ -3,12 +3,17 @@ package zklock
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
+	"log/slog"
 	"net/url"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/zklock/internal/zk"
 )
 
 // testTTL makes sessions of 8 s: long enough for a busy machine, short enough to
@@ -146,4 +151,43 @@ func until(tb testing.TB, what string, ok func() bool) {
 
 func opener(at string) func(context.Context) (driver.Store, error) {
 	return func(ctx context.Context) (driver.Store, error) { return openURL(ctx, at) }
+}
+
+// full tells whether the long cases run too.
+func full() bool { return os.Getenv("HOLDFAST_FULL") != "" }
+
+// silent is for clients whose losses are the test's business.
+var silent = slog.New(slog.DiscardHandler)
+
+func childrenIn(tb testing.TB, c *client, key string) view {
+	tb.Helper()
+	var replies []zk.Reply
+	until(tb, "a list", func() bool {
+		l, err := c.session(tb.Context())
+		if err == nil {
+			replies, err = l.zk.Do(tb.Context(), zk.GetChildren(c.dir(key), false))
+		}
+		return err == nil
+	})
+	if replies[0].NoNode() {
+		return view{}
+	}
+	v, err := listed(&replies[0])
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return v
+}
+
+// escaped is a name in a portable key.
+func escaped(name string) string {
+	var b strings.Builder
+	for _, c := range []byte(name) {
+		if 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || strings.IndexByte("._-", c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02x", c)
+		}
+	}
+	return b.String()
 }

@@ -91,20 +91,25 @@ type view struct {
 	later bool
 }
 
-// look sorts a list of children. Those that are no lock's do not count.
+// newView sorts a list of children. Those that are no lock's do not count.
 func newView(names []string) view {
 	var v view
 	v.children = make([]child, 0, len(names))
 	for _, name := range names {
 		if c, ok := parseChild(name); ok {
 			v.children = append(v.children, c)
-		} else if digits, _, found := strings.Cut(strings.TrimPrefix(name, "hf"), "-"); found && strings.HasPrefix(name, "hf") {
-			_, err := strconv.Atoi(digits)
-			v.later = v.later || err == nil
 		}
+		v.later = v.later || ofLaterVersion(name)
 	}
 	slices.SortFunc(v.children, func(a, b child) int { return a.before(&b) })
 	return v
+}
+
+// ofLaterVersion is true for hf2-… and so on.
+func ofLaterVersion(name string) bool {
+	digits, _, ok := strings.Cut(strings.TrimPrefix(name, "hf"), "-")
+	n, err := strconv.Atoi(digits)
+	return ok && strings.HasPrefix(name, "hf") && err == nil && n > 1
 }
 
 func (v *view) find(name string) int {

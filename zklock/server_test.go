@@ -44,7 +44,6 @@ type server struct {
 	dir  string
 	jars string
 	args []string // of java
-	id   int      // in an ensemble; else 0
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -132,7 +131,7 @@ func (s *server) configure(lines ...string) error {
 }
 
 func (s *server) begin() error {
-	for _, jar := range strings.SplitSeq(s.jars, ":") {
+	for jar := range strings.SplitSeq(s.jars, ":") {
 		if _, err := os.Stat(jar); err != nil {
 			return fmt.Errorf("tests need ZooKeeper (make servers, or Debian: apt-get install zookeeper default-jre-headless): %w", err)
 		}

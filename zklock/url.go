@@ -14,7 +14,7 @@ import (
 )
 
 // passwordVariable is used where the URL has a user and no password.
-const passwordVariable = "HOLDFAST_ZOOKEEPER_PASSWORD" //nolint:gosec // its name
+const passwordVariable = "HOLDFAST_ZOOKEEPER_PASSWORD"
 
 func init() {
 	driver.Register("zookeeper", open)

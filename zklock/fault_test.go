@@ -189,8 +189,8 @@ func TestPermitsThroughCuts(t *testing.T) {
 				if err != nil {
 					continue
 				}
-				n := in.Add(1)
-				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				if n := in.Add(1); n > 3 {
+					most.Store(n)
 				}
 				visits.Add(1)
 				in.Add(-1)
@@ -203,7 +203,7 @@ func TestPermitsThroughCuts(t *testing.T) {
 		p.cut()
 	}
 	wg.Wait()
-	if most.Load() > 3 || visits.Load() < 10 {
+	if most.Load() > 0 || visits.Load() < 10 {
 		t.Errorf("%d at once, %d visits", most.Load(), visits.Load())
 	}
 	for range 3 {
@@ -533,7 +533,7 @@ func TestLongWait(t *testing.T) {
 	l := take(t, a, t.Name(), nil)
 	go func() {
 		<-time.After(3 * sessionFor(shortTTL))
-		_ = l.Release(context.Background())
+		_ = l.Release(context.WithoutCancel(t.Context()))
 	}()
 	won := take(t, b, t.Name(), nil)
 	for range 5 {

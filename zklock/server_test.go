@@ -266,9 +266,9 @@ func (s *server) remove() {
 }
 
 // ownServer is a server for one test.
-func ownServer(tb testing.TB, lines ...string) *server {
+func ownServer(tb testing.TB) *server {
 	tb.Helper()
-	s, err := launch(nil, lines...)
+	s, err := launch(nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

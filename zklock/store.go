@@ -22,7 +22,7 @@ const (
 	// maxSeen is how many names' nodes are known to be there.
 	maxSeen = 4096
 	// setUp is how long New may ask for a session.
-	setUp = 5 * time.Second
+	setUp = 10 * time.Second
 	// settle is longer than a request may linger in a server's queue.
 	settle = 10 * time.Second
 )

@@ -69,6 +69,9 @@ const (
 	patiencePart = 4  // and answered in this time, or the server is given up
 )
 
+// handshake is how long a server may take to accept a session.
+const handshake = 5 * time.Second
+
 // ErrOver says that the session has ended, and its nodes with it.
 var ErrOver = errors.New("zookeeper: the session has ended")
 
@@ -274,7 +277,11 @@ func (s *Session) dialAll(ctx context.Context) (*conn, error) {
 }
 
 func (s *Session) dial(ctx context.Context, addr string) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, min(max(s.timeout/patiencePart, time.Second), 5*time.Second))
+	limit := handshake
+	if len(s.config.Servers) > 1 { // another may be quicker
+		limit = min(max(s.timeout/patiencePart, handshake/5), handshake)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer in %v", limit))
 	defer cancel()
 	dial := s.config.Dial
 	if dial == nil {
@@ -291,8 +298,8 @@ func (s *Session) dial(ctx context.Context, addr string) (*conn, error) {
 	c := &conn{s: s, net: nc, in: bufio.NewReaderSize(nc, 1<<14), wake: make(chan struct{}, 1), gone: make(chan struct{})}
 	if err := c.shakeHands(at); err != nil || !stop() {
 		_ = nc.Close()
-		if err == nil {
-			err = ctx.Err()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
 		}
 		if !errors.Is(err, ErrOver) {
 			err = fmt.Errorf("zookeeper: %s: %w", addr, err)

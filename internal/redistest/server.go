@@ -60,6 +60,7 @@ type Server struct {
 	Dir  string // of its data and its log
 
 	binary string
+	env    []string
 	args   []string
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -77,13 +78,19 @@ var errPort = errors.New("the server ended")
 // Start starts a server that keeps nothing on disk unless args, which follow
 // ours, say so.
 func Start(v Version, args ...string) (*Server, error) {
-	return start(v, func(s *Server) []string {
-		return append([]string{"--port", strconv.Itoa(s.Port), "--save", "", "--appendonly", "no"}, args...)
-	})
+	return start(v, plainArgs(args))
 }
 
-// start tries ports until one is free.
-func start(v Version, args func(*Server) []string) (*Server, error) {
+func plainArgs(args []string) func(*Server) []string {
+	return func(s *Server) []string {
+		return append([]string{"--port", strconv.Itoa(s.Port), "--save", "", "--appendonly", "no"}, args...)
+	}
+}
+
+func start(v Version, args func(*Server) []string) (*Server, error) { return startWith(v, nil, args) }
+
+// startWith tries ports until one is free.
+func startWith(v Version, env []string, args func(*Server) []string) (*Server, error) {
 	binary, err := v.binary()
 	if err != nil {
 		return nil, err
@@ -92,7 +99,7 @@ func start(v Version, args func(*Server) []string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Dir: dir, binary: binary}
+	s := &Server{Dir: dir, binary: binary, env: env}
 	for range 100 {
 		s.Port = 20000 + int(nextPort.Add(1))%11000
 		s.args = append(args(s), "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no", "--logfile", filepath.Join(dir, "log"))
@@ -111,6 +118,7 @@ func start(v Version, args func(*Server) []string) (*Server, error) {
 // answers.
 func (s *Server) Launch() error {
 	cmd := exec.Command(s.binary, s.args...) //nolint:noctx // ended by Kill
+	cmd.Env = append(os.Environ(), s.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("tests need a redis-server (Debian: apt-get install redis-server): %w", err)

@@ -216,6 +216,47 @@ var scenes = []struct {
 			s.bad("terms of %v", terms)
 		}
 	}},
+	{"rolling restart", []string{"does not wait for the work"}, func(ctx context.Context, s *stage) {
+		stops := map[string]func(){}
+		ended := map[string]<-chan error{}
+		var mu sync.Mutex
+		var left time.Time
+		var gap time.Duration
+		join := func(who string) {
+			own, stop := context.WithCancel(ctx)
+			stops[who] = stop
+			ended[who] = s.candidate(own, s.election(), who, func(ctx context.Context, _ *holdfast.Term) error {
+				mu.Lock()
+				if !left.IsZero() {
+					gap = max(gap, time.Since(left))
+				}
+				mu.Unlock()
+				<-ctx.Done()
+				time.Sleep(100 * time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				left = time.Now()
+				return nil
+			})
+		}
+		for i := range 5 {
+			join(fmt.Sprint(i))
+		}
+		for i := range 10 {
+			time.Sleep(time.Minute)
+			terms := s.order()
+			now := terms[len(terms)-1]
+			stops[now]()
+			<-ended[now]
+			join(fmt.Sprint(5 + i))
+		}
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if terms := s.order(); len(terms) != 11 || gap > 0 {
+			s.bad("terms of %v; nobody led for %v", terms, gap)
+		}
+	}},
 	{"broken", []string{"does not wait for the work"}, func(ctx context.Context, s *stage) {
 		s.candidate(ctx, s.election(), "a", stopping(2*time.Second))
 		s.candidate(ctx, s.election(), "b", stopping(time.Second))

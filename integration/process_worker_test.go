@@ -33,6 +33,7 @@ type workerConfig struct {
 	// Fenced counters refuse an older token. Without it the lock alone must keep
 	// two from writing.
 	Fenced bool
+	Hasty  bool // of a candidate: see hasty
 }
 
 const (

@@ -67,6 +67,9 @@ func TestMain(m *testing.M) {
 	if config := os.Getenv(workerEnv); config != "" {
 		os.Exit(workerMain(config))
 	}
+	if config := os.Getenv(candidateEnv); config != "" {
+		os.Exit(candidateMain(config))
+	}
 	os.Exit(m.Run())
 }
 

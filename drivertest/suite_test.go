@@ -84,7 +84,7 @@ func TestStoreThatCannotRefuse(t *testing.T) {
 
 // crowds are cases of many goroutines. Beyond what they surely find, they find
 // other faults on some schedules.
-var crowds = []string{"G1.2", "G1.3", "G1.6", "G1.7", "G1.8", "G3.8", "W2.1", "W2.2", "W5.2", "W6.2", "V2.1", "V2.5"}
+var crowds = []string{"G1.2", "G1.3", "G1.6", "G1.7", "G1.8", "G3.8", "W2.1", "W2.2", "W5.2", "W6.2", "V2.1", "V2.5", "V2.8", "V2.11"}
 
 // failures runs all cases that the reference store passes on a broken one.
 func failures(t *testing.T, m mutant, cases []drivertest.Case) (failed []string) {

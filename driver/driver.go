@@ -14,8 +14,8 @@
 // retries, compensation of attempts whose reply was lost, names, validation,
 // hooks. It calls a driver only with valid requests and never after Close. It
 // never has two requests of one [Owner] under way, except that a Release may
-// come while an Acquire, Block, Renew or Beat of it is late, and that
-// heartbeats may overlap.
+// come while an Acquire, Block, Renew or Beat of it is late, that
+// heartbeats may overlap, and that a SetValue may come beside a Renew.
 //
 // A driver translates. It never sleeps, never logs, never panics, starts no
 // retry of its own but for what the store certainly refused, and compares no

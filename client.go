@@ -219,8 +219,17 @@ func (c *Client) defaultTTL() time.Duration {
 	return max(ttl, c.props.MinTTL)
 }
 
-// Properties are the promises of the client's store.
-func (c *Client) Properties() driver.Properties { return c.props }
+// Properties are the promises of the client's store. They do not change, but that
+// Warnings may grow.
+func (c *Client) Properties() driver.Properties {
+	p := c.props
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		p.Warnings = c.store.Properties().Warnings
+	}
+	return p
+}
 
 // Store is the store underneath, for abilities that this package has no
 // method for. Using it to change locks of this client voids its promises.

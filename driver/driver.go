@@ -76,7 +76,8 @@ type Store interface {
 	// errors are Indeterminate, never Unavailable. It does not block.
 	Classify(err error) Kind
 
-	// Properties are the store's promises, constant for its life.
+	// Properties are the store's promises, constant for its life, but that Warnings
+	// may grow. It does not block.
 	Properties() Properties
 
 	// Close ends the store's goroutines and frees what the driver made; a

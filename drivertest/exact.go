@@ -277,7 +277,8 @@ func lostRenewReply(t *T) {
 
 func batches(t *T) {
 	a, b := t.peers()
-	taken, free, free2 := t.Name(), t.Name(), t.Name()
+	taken := t.Name()
+	free, free2 := a.together(taken), a.together(taken)
 	h := b.granted(taken)
 	batcher, ok := a.Store.(driver.Batcher)
 	if !ok {

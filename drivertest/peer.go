@@ -79,6 +79,17 @@ func (p *peer) request(n driver.Name, asks []ask) *driver.AcquireRequest {
 	return r
 }
 
+// together is a name that may travel in one batch with another: of its shard.
+func (p *peer) together(with driver.Name) driver.Name {
+	sharder, ok := p.Store.(driver.Sharder)
+	for {
+		n := p.t.Name()
+		if !ok || sharder.Shard(driver.Ref{Name: n}) == sharder.Shard(driver.Ref{Name: with}) {
+			return n
+		}
+	}
+}
+
 func refTo(r *driver.AcquireRequest) driver.Ref {
 	return driver.Ref{Name: r.Name, Owner: r.Owner, Mode: r.Mode}
 }

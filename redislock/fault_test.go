@@ -257,6 +257,35 @@ func TestServerClockForward(t *testing.T) {
 	}
 }
 
+// A clock that steps is warned of, whichever way, by a client that renews.
+func TestServerClockSteps(t *testing.T) {
+	t.Parallel()
+	server, clock := bent(t)
+	s := server.open(t)
+	warned := func() string { return strings.Join(s.Properties().Warnings, "; ") }
+	look := func() {
+		s.clocks.mu.Lock()
+		s.clocks.due = 0
+		s.clocks.mu.Unlock()
+		s.Renew(t.Context(), []driver.RenewRequest{{Ref: driver.Ref{Name: nameOf("name")}}})
+	}
+	for range 3 {
+		look()
+	}
+	if text := warned(); strings.Contains(text, "clock") {
+		t.Errorf("nothing has stepped: %s", text)
+	}
+	for where, ahead := range map[string]time.Duration{"forward": time.Minute, "back": -time.Minute} {
+		if err := clock.Set(ahead); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "a warning", func() bool {
+			look()
+			return strings.Contains(warned(), "the server's clock was set "+where)
+		})
+	}
+}
+
 // A clock that is set back lets nobody in early, leases last longer, and tokens
 // grow nevertheless.
 func TestServerClockBack(t *testing.T) {

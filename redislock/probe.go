@@ -62,10 +62,15 @@ func (s *store) ask(ctx context.Context, node Node) (*settings, error) {
 	for _, sc := range scripts {
 		commands = append(commands, command("SCRIPT", "LOAD", sc.text))
 	}
+	commands = append(commands, command("TIME"))
+	sent := driver.Now()
 	replies, err := prompt(ctx, &s.hands, func(ctx context.Context) ([]Reply, error) { return node.Do(ctx, commands...), nil })
 	if err != nil {
 		return nil, err
 	}
+	last := len(replies) - 1
+	s.clocks.seen(node.Addr(), replies[last], sent, driver.Now())
+	replies = replies[:last]
 	for i := range replies {
 		// INFO and CONFIG may be forbidden; a script may be taught later, with its
 		// first call.

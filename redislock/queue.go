@@ -23,6 +23,7 @@ func (s *store) Beat(ctx context.Context, places []driver.Ref) []driver.BeatResu
 		}
 	}
 	s.confirmBeats(ctx, places, results)
+	s.lookAtClocks()
 	return results
 }
 

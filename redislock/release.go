@@ -59,6 +59,7 @@ func (s *store) Renew(ctx context.Context, reqs []driver.RenewRequest) []driver.
 			results[i] = driver.RenewResult{Err: failure(driver.Unavailable, "the renewal does not count: "+shortage.Error())}
 		}
 	}
+	s.lookAtClocks()
 	return results
 }
 

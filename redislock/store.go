@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"hash/crc32"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,8 +46,9 @@ type store struct {
 	sharded bool // messages stay on the node of their bucket
 	props   driver.Properties
 
-	ears  ears
-	hands hands
+	ears   ears
+	clocks clocks
+	hands  hands
 }
 
 var (
@@ -88,6 +90,7 @@ func newStore(ctx context.Context, link Link, opts *Options) (*store, error) {
 	rand.Read(id[:])
 	s := &store{link: link, id: hex.EncodeToString(id[:]), cluster: link.Mode() == Cluster, wait: opts.Wait}
 	s.ears.init(s)
+	s.clocks.of = map[string]reading{}
 	s.hands.init()
 	if err := s.probe(ctx, opts); err != nil {
 		s.hands.close()
@@ -99,7 +102,11 @@ func newStore(ctx context.Context, link Link, opts *Options) (*store, error) {
 	return s, nil
 }
 
-func (s *store) Properties() driver.Properties { return s.props }
+func (s *store) Properties() driver.Properties {
+	p := s.props
+	p.Warnings = append(slices.Clip(p.Warnings), s.clocks.told()...)
+	return p
+}
 
 func (s *store) Close() error {
 	s.ears.close()

@@ -35,8 +35,8 @@ const (
 )
 
 // seen notes the answer to a TIME that was sent and received then.
-func (c *clocks) seen(node string, time Reply, sent, received driver.Instant) {
-	server, ok := timeOf(time)
+func (c *clocks) seen(node string, told Reply, sent, received driver.Instant) {
+	server, ok := timeOf(told)
 	if !ok {
 		return
 	}

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -65,18 +66,19 @@ func NewClock() (*Clock, error) {
 		return nil, err
 	}
 	c := &Clock{dir: dir, offset: filepath.Join(dir, "offset")}
-	source := filepath.Join(dir, "clock.c")
-	if err = os.WriteFile(source, []byte(shim), 0o600); err != nil {
-		return nil, err
-	}
-	if err = c.Set(0); err != nil {
-		return nil, err
+	return c, errors.Join(c.build(), c.Set(0))
+}
+
+func (c *Clock) build() error {
+	source := filepath.Join(c.dir, "clock.c")
+	if err := os.WriteFile(source, []byte(shim), 0o600); err != nil {
+		return err
 	}
 	out, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-o", c.library(), source).CombinedOutput() //nolint:noctx // it takes a moment
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", err, out)
+		return fmt.Errorf("%w: %s", err, out)
 	}
-	return c, nil
+	return nil
 }
 
 func (c *Clock) library() string { return filepath.Join(c.dir, "clock.so") }

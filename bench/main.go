@@ -55,6 +55,7 @@ func main() {
 	}
 	status := compare(dir, flag.Args(), *write)
 	stopRedis()
+	stopEtcd()
 	if err := os.RemoveAll(dir); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}

@@ -9,7 +9,9 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	_ "github.com/holdfast-go/holdfast/etcdlock"
 	_ "github.com/holdfast-go/holdfast/filelock"
+	"github.com/holdfast-go/holdfast/internal/etcdtest"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 	_ "github.com/holdfast-go/holdfast/memlock"
 	_ "github.com/holdfast-go/holdfast/redislock"
@@ -47,6 +49,18 @@ var stores = []storeCase{
 		start: func(tb testing.TB) string {
 			tb.Helper()
 			return startRedis(tb).URL()
+		},
+	},
+	{
+		name: "etcd", class: driver.ClassA, bound: driver.ByLease, processes: true,
+		start: func(tb testing.TB) string {
+			tb.Helper()
+			c, err := etcdtest.Start(etcdtest.Default, 1)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			tb.Cleanup(c.Remove)
+			return c.URL()
 		},
 	},
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/cli"
+	_ "github.com/holdfast-go/holdfast/etcdlock"
 	_ "github.com/holdfast-go/holdfast/filelock"
 	_ "github.com/holdfast-go/holdfast/memlock"
 	_ "github.com/holdfast-go/holdfast/redislock"

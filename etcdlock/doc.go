@@ -1,0 +1,2 @@
+// Package etcdlock is the lock store on an etcd cluster (3.4 or later).
+package etcdlock

@@ -1,0 +1,208 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+func (s *store) Release(ctx context.Context, req *driver.ReleaseRequest) (bool, error) {
+	a := s.ReleaseMany(ctx, []*driver.ReleaseRequest{req})[0]
+	return a.Released, a.Err
+}
+
+func (s *store) ReleaseMany(ctx context.Context, reqs []*driver.ReleaseRequest) []driver.ReleaseAnswer {
+	answers := make([]driver.ReleaseAnswer, len(reqs))
+	steps, of := make([]txn, 0, len(reqs)), make([]int, 0, len(reqs))
+	for i, req := range reqs {
+		known, key := s.book.remove(&req.Ref)
+		step, err := s.releaseStep(ctx, req, known, key)
+		if err != nil || step.then == nil {
+			answers[i].Err = err
+			continue
+		}
+		steps, of = append(steps, step), append(of, i)
+	}
+	for k, done := range s.release(ctx, steps) {
+		answers[of[k]] = done
+	}
+	return answers
+}
+
+// releaseStep ends what the owner has: the exact grant, if its token is known,
+// and never what is kept of it. It is nothing if the owner has nothing.
+func (s *store) releaseStep(ctx context.Context, req *driver.ReleaseRequest, known *entry, key string) (txn, error) {
+	if key == "" {
+		p, err := s.search(ctx, req)
+		if p == nil {
+			return txn{}, err
+		}
+		key = p.key
+	}
+	step := txn{when: owned(key, req.Mode, &req.Owner)}
+	if req.Token != 0 {
+		step.when = append(step.when, clientv3.Compare(clientv3.CreateRevision(key), "=", int64(req.Token))) //nolint:gosec // a revision
+	}
+	if req.Keep > 0 {
+		put, err := s.keep(ctx, req, key, known)
+		if step.then = []clientv3.Op{put}; err != nil || put.IsPut() {
+			return step, err
+		}
+	}
+	step.then = []clientv3.Op{clientv3.OpDelete(key)}
+	if !req.Abandon {
+		return step, nil
+	}
+	tomb, err := s.tomb(ctx, &req.Ref)
+	if err != nil || tomb == nil {
+		return step, err
+	}
+	step.then = append(step.then, tomb...)
+	step.orElse = tomb
+	return step, nil
+}
+
+// tomb is what refuses late attempts of an owner: nothing if the cluster is full,
+// for it refuses them by itself.
+func (s *store) tomb(ctx context.Context, ref *driver.Ref) ([]clientv3.Op, error) {
+	tombs, err := s.pool.tombLease(ctx)
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []clientv3.Op{clientv3.OpPut(tombKey(ref.Name.Key, &ref.Owner), "", clientv3.WithLease(tombs.id))}, nil
+}
+
+// search looks for an owner of whom this client does not know the key: of another
+// one's attempt, or of one that was abandoned before. What arrives later finds
+// its tombstone.
+func (s *store) search(ctx context.Context, req *driver.ReleaseRequest) (*place, error) {
+	look := txn{then: []clientv3.Op{kindOp(&req.Ref)}}
+	if req.Abandon {
+		tomb, err := s.tomb(ctx, &req.Ref)
+		if err != nil {
+			return nil, err
+		}
+		look.then = append(look.then, tomb...)
+	}
+	answer, err := s.commit(ctx, look)
+	if errors.Is(err, rpctypes.ErrNoSpace) || errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		s.pool.dropTombs()
+		answer, err = s.commit(ctx, txn{then: look.then[:1]})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return findOwner(answer.Responses[0].GetResponseRange().Kvs, &req.Owner), nil
+}
+
+// kindOp reads where an owner's key is, whichever it is.
+func kindOp(ref *driver.Ref) clientv3.Op {
+	return clientv3.OpGet(kindKey(ref.Name.Key, ref.Mode)+letter(ref.Mode), clientv3.WithPrefix())
+}
+
+func findOwner(kvs []*mvccpb.KeyValue, owner *driver.Owner) *place {
+	for _, kv := range kvs {
+		if p, ok := readPlace(kv); ok && !p.kept && p.owner == *owner {
+			return p
+		}
+	}
+	return nil
+}
+
+// keep puts the record again without its owner on a lease of the rest: at the
+// same place of the order. It is no Put if there is nothing to keep.
+func (s *store) keep(ctx context.Context, req *driver.ReleaseRequest, key string, known *entry) (clientv3.Op, error) {
+	var kept place
+	if known != nil {
+		kept = *known.place
+	} else {
+		answer, err := s.commit(ctx, txn{then: []clientv3.Op{clientv3.OpGet(key)}})
+		if err != nil {
+			return clientv3.Op{}, err
+		}
+		own := answer.Responses[0].GetResponseRange()
+		if own.Count == 0 {
+			return clientv3.Op{}, nil
+		}
+		p, ok := readPlace(own.Kvs[0])
+		if !ok {
+			return clientv3.Op{}, foreign
+		}
+		kept = *p
+	}
+	rest, err := s.pool.grant(ctx, seconds(req.Keep))
+	if err != nil {
+		return clientv3.Op{}, err
+	}
+	kept.kept, kept.broken = true, ""
+	return clientv3.OpPut(key, kept.value(), clientv3.WithLease(rest.id)), nil
+}
+
+// release sends the steps in one transaction.
+func (s *store) release(ctx context.Context, steps []txn) []driver.ReleaseAnswer {
+	answers := make([]driver.ReleaseAnswer, len(steps))
+	if len(steps) == 0 {
+		return answers
+	}
+	t := steps[0]
+	if len(steps) > 1 {
+		t = txn{}
+		for _, step := range steps {
+			t.then = append(t.then, step.op())
+		}
+	}
+	answer, err := s.commit(ctx, t)
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrNoSpace):
+		return s.releaseWithout(ctx, steps, err)
+	case err != nil && len(steps) > 1 && classify(err) == driver.Denied:
+		for i, step := range steps {
+			answers[i] = s.release(ctx, []txn{step})[0]
+		}
+	case err != nil:
+		for i := range answers {
+			answers[i].Err = err
+		}
+	case len(steps) == 1:
+		answers[0].Released = answer.Succeeded
+	default:
+		for i := range answers {
+			answers[i].Released = answer.Responses[i].GetResponseTxn().Succeeded
+		}
+	}
+	return answers
+}
+
+// releaseWithout does what needs no write: without tombstones, if the cluster has
+// no room for them or their lease has ended.
+func (s *store) releaseWithout(ctx context.Context, steps []txn, why error) []driver.ReleaseAnswer {
+	s.pool.dropTombs()
+	answers := make([]driver.ReleaseAnswer, len(steps))
+	var bare []txn
+	var of []int
+	for i, step := range steps {
+		if step.then[0].IsPut() { // to keep a name needs one
+			answers[i].Err = why
+			continue
+		}
+		wrote := len(step.then) > 1 || len(step.orElse) > 0
+		step.then, step.orElse = step.then[:1], nil
+		if wrote || len(steps) > 1 {
+			bare, of = append(bare, step), append(of, i)
+		} else {
+			answers[i].Err = why
+		}
+	}
+	for k, done := range s.release(ctx, bare) {
+		answers[of[k]] = done
+	}
+	return answers
+}

@@ -20,6 +20,7 @@ type book struct {
 	s       *store
 	mu      sync.Mutex
 	entries map[driver.Owner]*entry
+	scenes  map[string]*scene       // by the name's key
 	client  uint64                  // is in our keys
 	keys    map[driver.Owner]string // of attempts, holds and places
 	taken   map[string]bool         // those of them that begin with client
@@ -59,6 +60,7 @@ type rival struct {
 
 func (b *book) init(s *store) {
 	b.s, b.client, b.entries = s, rand.Uint64(), map[driver.Owner]*entry{}
+	b.scenes = map[string]*scene{}
 	b.keys, b.taken = map[driver.Owner]string{}, map[string]bool{}
 }
 
@@ -121,7 +123,7 @@ func (b *book) wait(e *entry) driver.Queue {
 
 // changed notes what another revision of the record says; under mu.
 func (e *entry) changed(p *place) {
-	e.modified, e.label, e.broken = p.modified, p.label, p.broken
+	e.modified, e.label, e.broken, e.said, e.seq = p.modified, p.label, p.broken, p.said, p.seq
 }
 
 // watch begins what watches the entry needs; under mu.

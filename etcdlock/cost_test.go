@@ -141,13 +141,16 @@ func TestCostOfBatchAndTry(t *testing.T) {
 			if want := map[bool]driver.Status{true: driver.Held, false: driver.Granted}[i == 0]; answer.Err != nil || answer.Status != want {
 				t.Fatalf("%d: %+v", i, answer)
 			}
+			if answer.Status == driver.Held {
+				continue
+			}
 			ends = append(ends, &driver.ReleaseRequest{Ref: driver.Ref{Name: reqs[i].Name, Owner: reqs[i].Owner, Mode: reqs[i].Mode, Token: answer.Grant.Token}})
 		}
 	})
 	expect(t, "many acquires", got, map[string]int{"Txn": 1})
 	got = costs(t, server.Nodes[0], func() {
 		for i, answer := range s.ReleaseMany(t.Context(), ends) {
-			if answer.Err != nil || answer.Released != (i > 0) {
+			if answer.Err != nil || !answer.Released {
 				t.Fatalf("%d: %+v", i, answer)
 			}
 		}

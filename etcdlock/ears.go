@@ -32,11 +32,13 @@ type ears struct {
 	cut     context.CancelFunc // ends the stream
 }
 
-// watch is of an entry's own key or, with a rival, of the rival's.
+// watch is of an entry's own key or, with a rival, of the rival's; or of all keys
+// of a name.
 type watch struct {
 	id    int64
 	entry *entry
 	rival *rival
+	scene *scene
 	since int64 // the revision at which it surely stood; 0: not yet
 }
 
@@ -51,13 +53,22 @@ func (e *ears) init(s *store) { e.s, e.watches, e.kick = s, map[int64]*watch{}, 
 // watch asks for a watch, without waiting for it; under mu. Of a rival only the
 // end counts.
 func (e *ears) watch(of *entry, r *rival, key string) *watch {
-	e.last++
-	w := &watch{id: e.last, entry: of, rival: r}
-	e.watches[w.id] = w
-	create := &pb.WatchCreateRequest{Key: []byte(key), WatchId: w.id}
+	create := &pb.WatchCreateRequest{Key: []byte(key)}
 	if r != nil {
 		create.Filters = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
 	}
+	return e.create(&watch{entry: of, rival: r}, create)
+}
+
+// watchName watches all keys of a name; under mu.
+func (e *ears) watchName(sc *scene, key string) *watch {
+	return e.create(&watch{scene: sc}, &pb.WatchCreateRequest{Key: []byte(key), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(key))})
+}
+
+func (e *ears) create(w *watch, create *pb.WatchCreateRequest) *watch {
+	e.last++
+	w.id, create.WatchId = e.last, e.last
+	e.watches[w.id] = w
 	e.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: create}})
 	if !e.started && e.s.life.Err() == nil {
 		e.started = true
@@ -190,6 +201,10 @@ func (e *ears) deaf() {
 	defer b.mu.Unlock()
 	clear(e.watches)
 	e.out, e.cut = nil, nil
+	for _, sc := range b.scenes {
+		close(sc.ended)
+	}
+	clear(b.scenes)
 	for _, entry := range b.entries {
 		entry.own = nil
 		for _, r := range entry.before {
@@ -211,8 +226,13 @@ func (e *ears) take(answer *pb.WatchResponse) bool {
 		return false
 	case w == nil:
 	case answer.Created:
-		w.since = max(1, answer.Header.Revision)
-		b.stands(w.entry)
+		if w.since = max(1, answer.Header.Revision); w.scene != nil {
+			w.scene.ring()
+		} else {
+			b.stands(w.entry)
+		}
+	case w.scene != nil:
+		w.scene.ring()
 	default:
 		for _, event := range answer.Events {
 			signals = append(signals, b.happened(w, event)...)

@@ -166,7 +166,7 @@ func (p *place) holder() driver.Owner {
 
 func holderOf(p *place) *driver.Holder {
 	return &driver.Holder{
-		Owner: p.holder(), Label: p.label, Token: uint64(p.created), Mode: p.mode, Permits: p.n, Held: p.age(), Broken: p.broken, //nolint:gosec // a revision
+		Owner: p.holder(), Label: p.label, Token: uint64(p.created), Mode: p.mode, Permits: p.n, Held: p.age(), Broken: p.broken, Value: p.said, Seq: p.seq, //nolint:gosec // a revision
 	}
 }
 

@@ -66,7 +66,9 @@ type place struct {
 	prefix   string
 	name     string
 	broken   string
-	kept     bool // released, and taken by nobody yet
+	said     string // the value of a leader
+	seq      uint64 // its number, 0: none
+	kept     bool   // released, and taken by nobody yet
 
 	created, modified int64
 	lease             clientv3.LeaseID
@@ -92,6 +94,9 @@ func (p *place) value() string {
 	b.WriteString(" " + strconv.FormatInt(p.since, 10) + " " + oneLine(p.label))
 	if prefix, name, ok := namesOf(p.key); !ok || prefix != p.prefix || name != p.name {
 		b.WriteString("\n=" + p.prefix + ":" + p.name)
+	}
+	if p.seq > 0 {
+		b.WriteString("\n@" + strconv.FormatUint(p.seq, 10) + " " + p.said)
 	}
 	if p.broken != "" {
 		b.WriteString("\n!" + oneLine(p.broken))
@@ -203,6 +208,11 @@ func (p *place) readMore(text string) {
 			p.prefix, p.name, _ = strings.Cut(name, ":")
 		} else if reason, ok := strings.CutPrefix(line, "!"); ok {
 			p.broken = reason
+		} else if value, ok := strings.CutPrefix(line, "@"); ok {
+			seq, said, _ := strings.Cut(value, " ")
+			if n, err := strconv.ParseUint(seq, 10, 64); err == nil {
+				p.said, p.seq = said, n
+			}
 		}
 	}
 }

@@ -124,12 +124,16 @@ func (s *store) suit(ctx context.Context, e *entry, req *driver.RenewRequest) er
 	}
 }
 
-// putAgain writes a record on a lease, unless it was changed meanwhile: then the
-// entry knows how.
+// putAgain writes a record on a lease (nil: the one it hangs on), unless it was
+// changed meanwhile: then the entry knows how.
 func (s *store) putAgain(ctx context.Context, e *entry, p *place, l *lease) (done bool, err error) {
+	on := clientv3.WithIgnoreLease()
+	if l != nil {
+		on = clientv3.WithLease(l.id)
+	}
 	answer, err := s.commit(ctx, txn{
 		when:   []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(p.key), "=", p.modified)},
-		then:   []clientv3.Op{clientv3.OpPut(p.key, p.value(), clientv3.WithLease(l.id))},
+		then:   []clientv3.Op{clientv3.OpPut(p.key, p.value(), on)},
 		orElse: []clientv3.Op{clientv3.OpGet(p.key)},
 	})
 	if err != nil {
@@ -139,11 +143,12 @@ func (s *store) putAgain(ctx context.Context, e *entry, p *place, l *lease) (don
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if answer.Succeeded {
-		p.modified, p.lease = answer.Header.Revision, l.id
-		if e.modified < p.modified {
+		if p.modified = answer.Header.Revision; e.modified < p.modified {
 			e.changed(p)
 		}
-		e.lease, e.claim = l, 0
+		if l != nil {
+			e.lease, e.claim = l, 0
+		}
 		return true, nil
 	}
 	if own := answer.Responses[0].GetResponseRange(); own.Count > 0 {

@@ -52,6 +52,7 @@ var (
 	_ driver.Inspector = (*store)(nil)
 	_ driver.Lister    = (*store)(nil)
 	_ driver.Breaker   = (*store)(nil)
+	_ driver.Watcher   = (*store)(nil)
 )
 
 // setUp is how long New may ask the cluster about itself.
@@ -102,7 +103,7 @@ func (s *store) probe(ctx context.Context, ttl time.Duration) error {
 	}
 	s.props = driver.Properties{
 		Store: "etcd", Class: driver.ClassA, Bound: driver.ByLease, Wait: driver.ByPlaces,
-		Abilities: driver.Abilities{Fair: true, Fencing: true, Shared: true, Permits: true, Handles: true, Break: true, List: true, Inspect: true},
+		Abilities: driver.Abilities{Fair: true, Fencing: true, Shared: true, Permits: true, Handles: true, Break: true, List: true, Inspect: true, Value: true},
 		MinTTL:    shortest.window(), MaxTTL: longestTTL, Granularity: time.Second,
 		Names: driver.Names{MaxBytes: maxKey, Portable: true}, Settle: settle,
 	}

@@ -147,9 +147,9 @@ func etcdPairOf(name, addr string) (pair func(name string) error, done func(), e
 			return nil, nil, openErr
 		}
 		return func(name string) error {
-			lease, err := locks.Acquire(ctx, name, nil)
-			if err != nil {
-				return err
+			lease, acquireErr := locks.Acquire(ctx, name, nil)
+			if acquireErr != nil {
+				return acquireErr
 			}
 			return lease.Release(ctx)
 		}, func() { closeClient(locks) }, nil
@@ -174,8 +174,8 @@ func etcdPairOf(name, addr string) (pair func(name string) error, done func(), e
 	default:
 		pair = func(name string) error {
 			m := concurrency.NewMutex(session, name)
-			if err := m.Lock(ctx); err != nil {
-				return err
+			if lockErr := m.Lock(ctx); lockErr != nil {
+				return lockErr
 			}
 			return m.Unlock(ctx)
 		}

@@ -47,6 +47,7 @@ func TestServerKilled(t *testing.T) {
 	var h heard
 	h.listen(s)
 	ref, place := hold(t, s, "name"), enqueue(t, s, "name")
+	quiet(t, s) // else nothing can be missed
 	server.Kill()
 	until(t, "the outage is told", func() bool {
 		_, err := s.Acquire(t.Context(), request("other"))

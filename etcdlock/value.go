@@ -35,11 +35,15 @@ func (s *store) SetValue(ctx context.Context, req *driver.ValueRequest) (held bo
 		}
 		p.said, p.seq = req.Value, req.Seq
 		if done, err := s.putAgain(ctx, a.e, &p, nil); err != nil || done {
-			s.book.mu.Lock()
-			defer s.book.mu.Unlock()
-			return err == nil && s.book.entries[a.e.owner] == a.e, err
+			return err == nil && s.book.has(a.e), err
 		}
 	}
+}
+
+func (b *book) has(e *entry) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.entries[e.owner] == e
 }
 
 // Leader reads the first key of the name.

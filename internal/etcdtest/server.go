@@ -161,7 +161,7 @@ func (n *Node) Start() error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer log.Close() //nolint:errcheck // nothing is lost
 	cmd := exec.Command(n.binary, n.args...) //nolint:noctx // ended by kill
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stdout, cmd.Stderr = log, log
@@ -211,7 +211,7 @@ func (n *Node) Get(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer answer.Body.Close()
+	defer answer.Body.Close() //nolint:errcheck // read to its end
 	text, err := io.ReadAll(answer.Body)
 	return string(text), err
 }

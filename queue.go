@@ -121,13 +121,12 @@ func (ln *line) awaitNews(p *place) (news, bool) {
 // takeGrant trusts the grant of a place, which lives for a claim window counted
 // from the last request that the store answered with "waiting". While most of
 // that is left the waiter has it without a further exchange, and the keeper
-// claims it soon; else it is claimed first, and so is the term of a leader, whose
-// work would be called off as if the term were about to end.
+// claims it soon; else it is claimed first.
 func (ln *line) takeGrant(p *place, g driver.Grant) bool {
 	if g.Sent != 0 {
 		p.sent = g.Sent
 	}
-	if g.Window == 0 || !p.ask.elects && driver.Now().Sub(p.sent) <= g.Window/renewFraction {
+	if g.Window == 0 || !p.mustClaim(g) && driver.Now().Sub(p.sent) <= g.Window/renewFraction {
 		p.late = g.Window < p.ask.window
 		ln.deliver(p, g)
 		return true
@@ -137,6 +136,12 @@ func (ln *line) takeGrant(p *place, g driver.Grant) bool {
 		ln.deliver(p, claimed)
 	}
 	return ok
+}
+
+// mustClaim tells whether a grant has to be claimed before it is used: a term of an
+// election, whose work would be called off as if the term were about to end.
+func (p *place) mustClaim(g driver.Grant) bool {
+	return p.ask.elects && g.Window > 0 && g.Window < p.ask.window/2
 }
 
 // claim renews the grant of a place. Without an answer it asks again as long as

@@ -84,7 +84,7 @@ func (ln *line) settle(p *place, res driver.AcquireResult, err error) *place {
 	switch res.Status {
 	case driver.Granted:
 		g, ok := res.Grant, true
-		if p.ask.elects && g.Window > 0 && g.Window < p.ask.window/2 { // by a hand-over, as in takeGrant
+		if p.mustClaim(g) { // by a hand-over that the store told by repeating itself
 			g, ok = ln.claim(p, g)
 		}
 		if ok {

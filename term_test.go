@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -240,15 +241,17 @@ var scenes = []struct {
 			})
 		}
 		for i := range 5 {
-			join(fmt.Sprint(i))
+			join(strconv.Itoa(i))
 		}
 		for i := range 10 {
 			time.Sleep(time.Minute)
 			terms := s.order()
 			now := terms[len(terms)-1]
 			stops[now]()
-			<-ended[now]
-			join(fmt.Sprint(5 + i))
+			if err := <-ended[now]; !errors.Is(err, context.Canceled) {
+				s.bad("%s: %v", now, err)
+			}
+			join(strconv.Itoa(5 + i))
 		}
 		time.Sleep(time.Minute)
 		mu.Lock()

@@ -20,12 +20,7 @@ const patience = 10 * time.Minute
 
 // run plays the world, within a bubble.
 func (w *world) run() {
-	start := time.Now()
-	w.rec = history.NewRecorder("bubble", func() int64 { return int64(time.Since(start)) + 1 })
-	w.server = memlock.NewServer()
-	for i := range w.clients {
-		w.users = append(w.users, w.newUser(i))
-	}
+	w.begin()
 	var workers, others sync.WaitGroup
 	done := make(chan struct{})
 	for i := range w.users {
@@ -40,6 +35,16 @@ func (w *world) run() {
 	close(done)
 	others.Wait()
 	w.finish()
+}
+
+// begin makes the server and its clients.
+func (w *world) begin() {
+	start := time.Now()
+	w.rec = history.NewRecorder("bubble", func() int64 { return int64(time.Since(start)) + 1 })
+	w.server = memlock.NewServer()
+	for i := range w.clients {
+		w.users = append(w.users, w.newUser(i))
+	}
 }
 
 func (w *world) newUser(i int) *user {

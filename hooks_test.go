@@ -91,6 +91,23 @@ func TestHookOfLongWait(t *testing.T) {
 	})
 }
 
+// A wait that ended during its own first attempt is not told as a long one later.
+func TestHookOfLongWaitAfterItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, tale, c := told(t, memlock.NewServer())
+		s.onAcquire = func(ctx context.Context, _ []*driver.AcquireRequest) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := c.Acquire(ctx, "x", nil)
+		want(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Minute)
+		tale.check(t, 0, "refused")
+	})
+}
+
 // A wait for a store that is down is told at once, and again when it has become
 // long; then it names no holder.
 func TestHookOfLongWaitForTheStore(t *testing.T) {

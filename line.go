@@ -194,7 +194,9 @@ func (ln *line) await(w *waiter, wait time.Duration) (*Lease, error) {
 	if w.start == 0 {
 		w.start = driver.Now()
 	}
-	w.setAlarm()
+	if w.queued { // else his ctx ended during his own attempt, and he leaves
+		w.setAlarm()
+	}
 	c.mu.Unlock()
 
 	var end <-chan time.Time

@@ -1,15 +1,15 @@
-// Package redislock is the lock store on one Redis or Valkey server (6.2 or
-// later), over the client rueidis.
+// Package redislock is the lock store on Redis or Valkey (6.2 or later): on one
+// server, on a master that Sentinel watches, or in a Cluster, over the client
+// rueidis.
 //
 // # URLs
 //
-//	redis://[user:password@]host[:port][/db]      rediss:// is the same over TLS
+//	redis://[user:password@]host[:port][/db]
+//	redis+sentinel://[user:password@]host,host/MASTER[/db]
+//	redis+cluster://[user:password@]host,host
 //
-//	password-file=PATH   the password is the file's first line
-//	durable=true         see Options.Durable
-//
-// Without a password in the URL or a file, HOLDFAST_REDIS_PASSWORD is used if
-// it is set.
+// With rediss in place of redis it is the same over TLS. docs/store-redis.md has
+// the parameters.
 //
 // # How a lock is made
 //
@@ -19,7 +19,7 @@
 // queue beside it. The release grants the next of them in its own step, for a
 // short claim window, and tells that one's client on a channel of its own.
 // Attempts, renewals, releases and heartbeats that are made in the same moment
-// are one script call. docs/wire.md has the format.
+// are one script call; in a cluster, those of one bucket of names. docs/wire.md has the format.
 //
 // Tokens come from 1,024 counters, one for each bucket of names, which are
 // never below the server's clock: so they grow also when a record has expired,
@@ -30,14 +30,15 @@
 //
 // Class C if the server says that it syncs each write to its append-only file
 // (appendfsync always) and evicts nothing; else class D, and Warnings say why. A
-// clock that is stepped forward ends leases early on either. Replicas and their
-// failover are not covered: class D whatever they are.
+// clock that is stepped forward ends leases early on either. Sentinel and Cluster
+// are class D: a failover may forget the latest grants. Options.Wait narrows that.
 //
 // # The client
 //
-// [New] takes a client of the user's. It never closes it. Commands of ours are never
-// repeated by the client, as scripts are not read-only; do not set ConnLifetime,
-// which may repeat what it cut.
+// [New] takes a client of the user's, [Over] one of another library (package
+// goredislock is that for go-redis); none is ever closed. Commands of ours are never
+// repeated by the client, but where a server refused them and named another; do not
+// set ConnLifetime, which may repeat what it cut.
 //
 // # Permissions
 //

@@ -3,13 +3,16 @@ package redislock
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
 // do runs a command as it would be typed.
@@ -191,6 +194,102 @@ func TestLeastRights(t *testing.T) {
 	u := strings.Replace(server.url(), "//", "//locker:s3cr3t@", 1)
 	if _, err := openURL(t.Context(), u); err == nil || classify(err) != driver.Denied || strings.Contains(err.Error(), "s3cr3t") {
 		t.Errorf("a wrong password: %v", err)
+	}
+}
+
+// What is needed beside that, of a cluster's nodes, of a master behind Sentinel, and for
+// Options.Wait.
+const (
+	clusterRights  = "+cluster|slots +cluster|shards +asking +ssubscribe +sunsubscribe +spublish"
+	sentinelRights = "+role"
+	waitRights     = "+wait"
+)
+
+func TestLeastRightsElsewhere(t *testing.T) {
+	t.Parallel()
+	r, c := ownReplicated(t), ownCluster(t, redistest.Default, true)
+	v := ownCluster(t, redistest.Valkey91, false)
+	for _, d := range []struct {
+		url, rights string
+		nodes       []*redistest.Server
+	}{
+		{r.URL(), sentinelRights, r.Servers},
+		{c.URL(), clusterRights, append(c.Masters, c.Replicas...)},
+		{v.URL(), clusterRights, v.Masters},
+	} {
+		for _, node := range d.nodes {
+			if _, err := node.Do(strings.Fields("ACL SETUSER locker on >secret resetchannels -@all " + leastRights + " " + d.rights + " " + waitRights)...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at := strings.Replace(d.url, "//", "//locker:secret@", 1)
+		s, other := openAt(t, at), openAt(t, at)
+		var h heard
+		h.listen(other)
+		for i := range 10 {
+			name := "name" + strconv.Itoa(i)
+			ref, place := hold(t, s, name), enqueue(t, other, name)
+			free(t, s, ref)
+			until(t, "the grant is told", func() bool { return h.has(driver.GrantSignal, place.Owner) })
+		}
+		n := 0
+		for _, err := range s.List(t.Context(), "") {
+			if n++; err != nil {
+				t.Error(err)
+			}
+		}
+		if n != 10 {
+			t.Errorf("%d names listed", n)
+		}
+		if d.nodes[0] != v.Masters[0] {
+			hold(t, openAt(t, at+"?wait=1"), "waited for")
+		}
+	}
+}
+
+// Where a client may not listen it asks in a rhythm of its own.
+func TestDeafClient(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	must(t, server.client(t), strings.Fields("ACL SETUSER deaf on >secret ~* resetchannels +@all")...)
+	locks := make([]*holdfast.Client, 2)
+	for i := range locks {
+		var err error
+		if locks[i], err = holdfast.Open(t.Context(), strings.Replace(server.url(), "//", "//deaf:secret@", 1), nil); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = locks[i].Close() })
+	}
+	for range 3 {
+		lease, err := locks[0].Acquire(t.Context(), "name", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan error)
+		go func() {
+			next, err := locks[1].Acquire(t.Context(), "name", nil)
+			if err == nil {
+				err = next.Release(t.Context())
+			}
+			got <- err
+		}()
+		until(t, "one waits", func() bool {
+			r, err := locks[0].Inspect(t.Context(), "name")
+			return err == nil && len(r.Waiters) == 1
+		})
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := openAt(t, strings.Replace(server.url(), "//", "//deaf:secret@", 1))
+	hold(t, s, "name")
+	req := request("name")
+	req.Queue = true
+	if res, err := s.Acquire(t.Context(), req); err != nil || res.Queue.Again != deafBeat {
+		t.Errorf("%+v, %v", res, err)
 	}
 }
 

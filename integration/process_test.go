@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/integration/history"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
 // How long the processes run, and the least that they must get done: far below
@@ -58,6 +59,34 @@ func TestProcessesServerDies(t *testing.T) {
 		if err := server.Restart(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// TestProcessesElsewhere is the same on a cluster and behind Sentinel, with
+// HOLDFAST_FULL alone. Nothing fails over meanwhile: what that may forget is no
+// fault of ours.
+func TestProcessesElsewhere(t *testing.T) {
+	if !full() {
+		return
+	}
+	t.Parallel()
+	t.Run("redis-cluster", func(t *testing.T) {
+		t.Parallel()
+		c, err := redistest.StartCluster(redistest.Default, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Remove)
+		fightOver(t, c.URL(), driver.ByLease, func() {})
+	})
+	t.Run("redis-sentinel", func(t *testing.T) {
+		t.Parallel()
+		r, err := redistest.StartSentinel(redistest.Default)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(r.Remove)
+		fightOver(t, r.URL()+"?wait=1", driver.ByLease, func() {})
 	})
 }
 

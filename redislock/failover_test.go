@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -341,6 +342,33 @@ func TestClusterDown(t *testing.T) {
 	if res.Status != driver.Renewed {
 		t.Errorf("afterwards: %+v", res)
 	}
+}
+
+// A URL that means another kind of servers than there are is refused, with the
+// right one; a replica is told by its name.
+func TestWrongKindOfServer(t *testing.T) {
+	t.Parallel()
+	r, c := ownReplicated(t), ownCluster(t, redistest.Default, false)
+	for url, want := range map[string]string{
+		c.Masters[0].URL():   "redis+cluster://",
+		r.Sentinels[0].URL(): "redis+sentinel://",
+		"redis+cluster://" + r.Servers[0].Addr():            "cluster",
+		"redis+sentinel://" + r.Sentinels[0].Addr() + "/no": "master",
+	} {
+		_, err := openURL(t.Context(), url)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		if kind := classify(err); kind != driver.Unsupported && kind != driver.Invalid {
+			t.Errorf("%s: %v is %v", url, err, kind)
+		}
+	}
+	replica := openAt(t, followers(r)[0].URL())
+	if p := replica.Properties(); p.Class != driver.ClassD || !strings.Contains(strings.Join(p.Warnings, " "), "the server is a replica") {
+		t.Errorf("a replica: class %v, %q", p.Class, p.Warnings)
+	}
+	refuses(t, replica, t.Name(), driver.Unavailable)
 }
 
 // Two slots in one call are refused as a whole. The core never does it; see

@@ -26,8 +26,8 @@ func (s *store) probe(ctx context.Context, opts *Options) error {
 	s.sharded = s.cluster
 	for _, node := range masters {
 		found, err := s.ask(ctx, node)
-		if err == nil {
-			err = found.refuse(s.link.Mode())
+		if refusal := found.refuse(s.link.Mode()); refusal != nil { // it says why other things failed
+			return refusal
 		}
 		if err != nil {
 			return err
@@ -53,7 +53,7 @@ type settings struct {
 	fsync, policy string
 }
 
-func (s *store) ask(ctx context.Context, node Node) (*settings, error) {
+func (s *store) ask(ctx context.Context, node Node) (found settings, err error) {
 	commands := []Command{
 		command("INFO"),
 		command("CONFIG", "GET", "appendfsync"),
@@ -66,19 +66,20 @@ func (s *store) ask(ctx context.Context, node Node) (*settings, error) {
 	sent := driver.Now()
 	replies, err := prompt(ctx, &s.hands, func(ctx context.Context) ([]Reply, error) { return node.Do(ctx, commands...), nil })
 	if err != nil {
-		return nil, err
+		return found, err
 	}
 	last := len(replies) - 1
 	s.clocks.seen(node.Addr(), replies[last], sent, driver.Now())
 	replies = replies[:last]
+	found = settings{info: infoOf(replies[0].Text), fsync: configOf(&replies[1]), policy: configOf(&replies[2])}
 	for i := range replies {
 		// INFO and CONFIG may be forbidden; a script may be taught later, with its
 		// first call.
 		if err := replies[i].Err; err != nil && (s.Classify(err) != driver.Denied && s.Classify(err) != driver.Unsupported || i > 2) {
-			return nil, err
+			return found, err
 		}
 	}
-	return &settings{info: infoOf(replies[0].Text), fsync: configOf(&replies[1]), policy: configOf(&replies[2])}, nil
+	return found, nil
 }
 
 // shards tells whether the server has sharded messages.

@@ -56,6 +56,9 @@ func open(ctx context.Context, u *url.URL, _ *driver.OpenOptions) (driver.Store,
 	}
 	link.client = client
 	s, err := newStore(ctx, link, opts)
+	if err == nil && strings.HasSuffix(u.Scheme, "+cluster") && !s.cluster { // the client makes do with less
+		err = errors.Join(failure(driver.Unsupported, "the server is not part of a cluster"), s.Close())
+	}
 	if err != nil {
 		client.Close()
 		return nil, openError(err)

@@ -192,6 +192,7 @@ func leaderStopsFirst(t *T) {
 	t.await(two, "the second leader")
 }
 
+// cutOffLeaderStops is B151.
 func cutOffLeaderStops(t *T) {
 	a, bad := t.linked()
 	b := t.Client()
@@ -450,6 +451,7 @@ func (t *T) sees(seen <-chan holdfast.Leader, value string) holdfast.Leader {
 	}
 }
 
+// leadersAreSeen is B152.
 func leadersAreSeen(t *T) {
 	a, b := t.Client(), t.Client()
 	name := t.LockName()

@@ -350,8 +350,8 @@ func TestWrongKindOfServer(t *testing.T) {
 	t.Parallel()
 	r, c := ownReplicated(t), ownCluster(t, redistest.Default, false)
 	for url, want := range map[string]string{
-		c.Masters[0].URL():   "redis+cluster://",
-		r.Sentinels[0].URL(): "redis+sentinel://",
+		c.Masters[0].URL():                                  "redis+cluster://",
+		r.Sentinels[0].URL():                                "redis+sentinel://",
 		"redis+cluster://" + r.Servers[0].Addr():            "cluster",
 		"redis+sentinel://" + r.Sentinels[0].Addr() + "/no": "master",
 	} {

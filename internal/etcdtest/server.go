@@ -161,7 +161,7 @@ func (n *Node) Start() error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() //nolint:errcheck // nothing is lost
+	defer log.Close()                        //nolint:errcheck // nothing is lost
 	cmd := exec.Command(n.binary, n.args...) //nolint:noctx // ended by kill
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stdout, cmd.Stderr = log, log

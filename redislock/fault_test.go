@@ -106,6 +106,23 @@ func TestLostAnswersAreIndeterminate(t *testing.T) {
 	}
 	ref := driver.Ref{Name: req.Name, Owner: req.Owner, Token: again.Grant.Token}
 
+	waiter := request(t.Name())
+	waiter.Queue = true
+	lost = p.LoseAnswerTo(acquireScript.sha)
+	_, err = s.Acquire(ctx, waiter)
+	<-lost
+	if kind := s.Classify(err); err == nil || kind != driver.Indeterminate {
+		t.Errorf("a lost place is %v: %v", kind, err)
+	}
+	place := driver.Ref{Name: req.Name, Owner: waiter.Owner, Mode: req.Mode}
+	if beat := retry(t, s, func() (driver.BeatResult, error) {
+		beat := s.Beat(ctx, []driver.Ref{place})[0]
+		return beat, beat.Err
+	}); beat.Status != driver.Waiting {
+		t.Errorf("the lost place: %+v", beat)
+	}
+	free(t, s, place)
+
 	lost = p.LoseAnswerTo(renewScript.sha)
 	res := s.Renew(ctx, []driver.RenewRequest{{Ref: ref, TTL: req.TTL}})[0]
 	<-lost

@@ -81,6 +81,27 @@ func TestServerLoads(t *testing.T) {
 	}
 }
 
+// losePlace takes a place whose answer is lost: it is there.
+func losePlace(t *testing.T, p *redistest.Proxy, s *store, n driver.Name) {
+	t.Helper()
+	waiter := request("")
+	waiter.Name, waiter.Queue = n, true
+	lost := p.LoseAnswerTo(acquireScript.sha)
+	_, err := s.Acquire(t.Context(), waiter)
+	<-lost
+	if kind := s.Classify(err); err == nil || kind != driver.Indeterminate {
+		t.Errorf("a lost place is %v: %v", kind, err)
+	}
+	place := driver.Ref{Name: n, Owner: waiter.Owner, Mode: waiter.Mode}
+	if beat := retry(t, s, func() (driver.BeatResult, error) {
+		beat := s.Beat(t.Context(), []driver.Ref{place})[0]
+		return beat, beat.Err
+	}); beat.Status != driver.Waiting {
+		t.Errorf("the lost place: %+v", beat)
+	}
+	free(t, s, place)
+}
+
 // An answer that is lost is neither a success nor a refusal, and nothing is sent
 // again by itself: the server handled each request once.
 func TestLostAnswersAreIndeterminate(t *testing.T) {
@@ -106,22 +127,7 @@ func TestLostAnswersAreIndeterminate(t *testing.T) {
 	}
 	ref := driver.Ref{Name: req.Name, Owner: req.Owner, Token: again.Grant.Token}
 
-	waiter := request(t.Name())
-	waiter.Queue = true
-	lost = p.LoseAnswerTo(acquireScript.sha)
-	_, err = s.Acquire(ctx, waiter)
-	<-lost
-	if kind := s.Classify(err); err == nil || kind != driver.Indeterminate {
-		t.Errorf("a lost place is %v: %v", kind, err)
-	}
-	place := driver.Ref{Name: req.Name, Owner: waiter.Owner, Mode: req.Mode}
-	if beat := retry(t, s, func() (driver.BeatResult, error) {
-		beat := s.Beat(ctx, []driver.Ref{place})[0]
-		return beat, beat.Err
-	}); beat.Status != driver.Waiting {
-		t.Errorf("the lost place: %+v", beat)
-	}
-	free(t, s, place)
+	losePlace(t, p, s, req.Name)
 
 	lost = p.LoseAnswerTo(renewScript.sha)
 	res := s.Renew(ctx, []driver.RenewRequest{{Ref: ref, TTL: req.TTL}})[0]

@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -23,7 +24,11 @@ func (s *store) Acquire(ctx context.Context, req *driver.AcquireRequest) (driver
 func (s *store) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) []driver.AcquireAnswer {
 	attempts := make([]*attempt, len(reqs))
 	for i, req := range reqs {
-		attempts[i] = &attempt{s: s, req: req, place: newPlace(req, s.book.slot(req, 0))}
+		attempts[i] = &attempt{s: s, req: req}
+		if e := s.book.entry(req.Owner); e != nil {
+			attempts[i].again(ctx, e)
+		}
+		attempts[i].place = newPlace(req, s.book.slot(req, 0))
 	}
 	s.attempt(ctx, attempts)
 	for _, a := range attempts {
@@ -138,6 +143,8 @@ type attempt struct {
 	looked int64
 	before []*rival
 	slot   uint64 // its key's number is no less
+	// puzzled: a place was refused for no reason that was seen.
+	puzzled bool
 
 	done bool
 	res  driver.AcquireResult
@@ -201,9 +208,10 @@ func absent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRe
 // and tells who is before it.
 func (a *attempt) txn() txn {
 	tomb := tombKey(a.req.Name.Key, &a.req.Owner)
-	look := []clientv3.Op{
-		clientv3.OpGet(a.place.key), clientv3.OpGet(tomb),
-		clientv3.OpGet(nameKey(a.req.Name.Key), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(a.lookAt())),
+	look := []clientv3.Op{clientv3.OpGet(nameKey(a.req.Name.Key), clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(a.lookAt()))}
+	if a.req.Mode == driver.Shared { // many may hold, and its key may be another's yet
+		look = append(look, clientv3.OpGet(a.place.key))
 	}
 	t := txn{when: []clientv3.Cmp{absent(tomb)}, then: []clientv3.Op{a.put(a.hold)}, orElse: look}
 	switch a.req.Mode {
@@ -231,9 +239,10 @@ func (a *attempt) txn() txn {
 	return t
 }
 
-// lookAt is how many of those before are looked at: for permits all are counted.
+// lookAt is how many of the name's keys are looked at: for permits all are
+// counted, and all are after a refusal that the first two did not explain.
 func (a *attempt) lookAt() int64 {
-	if a.req.Mode == driver.Permits {
+	if a.req.Mode == driver.Permits || a.puzzled {
 		return 0
 	}
 	return 2
@@ -313,26 +322,34 @@ func (a *attempt) withdraw(ctx context.Context) {
 	a.fail(foreign)
 }
 
-// readLook reads {own key, tombstone, the first of the name}.
+// readLook reads the first keys of the name.
 func (a *attempt) readLook(ctx context.Context, revision int64, responses []*pb.ResponseOp) {
-	own, tomb, look := responses[0].GetResponseRange(), responses[1].GetResponseRange(), responses[2].GetResponseRange()
-	if tomb.Count > 0 {
-		a.done, a.res = true, driver.AcquireResult{Status: driver.Gone}
+	look := responses[0].GetResponseRange()
+	places, err := a.readPlaces(look.Kvs)
+	if err != nil {
+		a.fail(err)
 		return
 	}
-	if own.Count > 0 {
-		p, ok := readPlace(own.Kvs[0])
-		if ok && !p.kept && p.owner == a.req.Owner {
+	own := places
+	if len(responses) > 1 {
+		if own, err = a.readPlaces(responses[1].GetResponseRange().Kvs); err != nil {
+			a.fail(err)
+			return
+		}
+	}
+	if i := slices.IndexFunc(own, func(p *place) bool { return p.key == a.place.key }); i >= 0 {
+		if p := own[i]; !p.kept && p.owner == a.req.Owner {
 			a.repeated(ctx, p)
 			return
 		}
 		a.slot++ // whoever had it before is not gone yet
 		a.place.key = a.s.book.slot(a.req, a.slot)
-	}
-	places, err := a.readPlaces(look.Kvs)
-	if err != nil {
-		a.fail(err)
 		return
+	}
+	if len(places) == 0 || a.puzzled || a.req.Mode == driver.Permits && a.looked > 0 && len(places) == len(a.before) {
+		if a.gone(ctx); a.done {
+			return
+		}
 	}
 	held := driver.AcquireResult{Status: driver.Held, Queue: driver.Queue{Ahead: max(0, int(look.Count)-1)}}
 	if len(places) > 0 {
@@ -348,10 +365,23 @@ func (a *attempt) readLook(ctx context.Context, revision int64, responses []*pb.
 		a.done, a.res = true, held
 		return
 	}
+	if a.wait != nil && a.req.Mode != driver.Permits {
+		a.puzzled = true // neither a place, nor a reason
+	}
 	if a.wait == nil {
 		if a.wait, err = a.s.pool.get(ctx, a.req.Claim+placeTTL, 0); err != nil {
 			a.fail(err)
 		}
+	}
+}
+
+// gone finds out whether a tombstone is why the attempt is refused.
+func (a *attempt) gone(ctx context.Context) {
+	answer, err := a.s.commit(ctx, txn{then: []clientv3.Op{clientv3.OpGet(tombKey(a.req.Name.Key, &a.req.Owner))}})
+	if err != nil {
+		a.fail(err)
+	} else if answer.Responses[0].GetResponseRange().Count > 0 {
+		a.done, a.res = true, driver.AcquireResult{Status: driver.Gone}
 	}
 }
 
@@ -378,7 +408,15 @@ func (a *attempt) repeated(ctx context.Context, p *place) {
 		a.fail(err)
 		return
 	}
+	if a.again(ctx, e); !a.done {
+		a.done, a.res = true, driver.AcquireResult{Status: driver.Gone}
+	}
+}
+
+// again looks what the owner has. It is not done if that is nothing any more.
+func (a *attempt) again(ctx context.Context, e *entry) {
 	res := a.s.looks(ctx, []*entry{e})[0]
-	a.done, a.err = true, res.Err
-	a.res = driver.AcquireResult{Status: res.Status, Grant: res.Grant, Queue: res.Queue}
+	if a.done = res.Status != driver.Gone; a.done {
+		a.err, a.res = res.Err, driver.AcquireResult{Status: res.Status, Grant: res.Grant, Queue: res.Queue}
+	}
 }

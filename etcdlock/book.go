@@ -92,7 +92,15 @@ func (b *book) free(owner driver.Owner) {
 func (b *book) end(owner driver.Owner) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.free(owner)
+	if b.entries[owner] == nil {
+		b.free(owner)
+	}
+}
+
+func (b *book) entry(owner driver.Owner) *entry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.entries[owner]
 }
 
 // enter notes a grant.
@@ -266,10 +274,7 @@ func (b *book) leaseDied(l *lease) {
 // know enters a key of ours that this client does not know: of a repeated
 // request, or of a handle.
 func (s *store) know(ctx context.Context, p *place, name driver.Name) (*entry, error) {
-	s.book.mu.Lock()
-	e := s.book.entries[p.owner]
-	s.book.mu.Unlock()
-	if e != nil && e.created == p.created {
+	if e := s.book.entry(p.owner); e != nil && e.created == p.created {
 		return e, nil
 	}
 	l := &lease{id: p.lease}

@@ -48,7 +48,7 @@ func (s *store) releaseStep(ctx context.Context, req *driver.ReleaseRequest, kno
 	if req.Token != 0 {
 		step.when = append(step.when, clientv3.Compare(clientv3.CreateRevision(key), "=", int64(req.Token))) //nolint:gosec // a revision
 	}
-	if req.Keep > 0 {
+	if req.Keep > 0 && (known != nil && known.held || known == nil && req.Token != 0) { // not of a place
 		put, err := s.keep(ctx, req, key, known)
 		if step.then = []clientv3.Op{put}; err != nil || put.IsPut() {
 			return step, err
@@ -142,7 +142,7 @@ func (s *store) keep(ctx context.Context, req *driver.ReleaseRequest, key string
 	if err != nil {
 		return clientv3.Op{}, err
 	}
-	kept.kept, kept.broken = true, ""
+	kept.kept, kept.label = true, kept.label+" (released)"
 	return clientv3.OpPut(key, kept.value(), clientv3.WithLease(rest.id)), nil
 }
 

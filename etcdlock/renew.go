@@ -211,9 +211,7 @@ func (s *store) Beat(ctx context.Context, places []driver.Ref) []driver.BeatResu
 	var ask []*entry
 	var of []int
 	for i := range places {
-		s.book.mu.Lock()
-		e := s.book.entries[places[i].Owner]
-		s.book.mu.Unlock()
+		e := s.book.entry(places[i].Owner)
 		if e == nil {
 			results[i].Status = driver.Gone
 			continue

@@ -120,12 +120,18 @@ func try(binary string, nodes int, args []string) (*Cluster, error) {
 		}
 		members = append(members, fmt.Sprintf("n%d=http://%s", i, n.peer))
 	}
+	// One server elects itself at once; several on a busy machine would miss each
+	// other's heartbeats. Leases of a second are granted either way.
+	heartbeat, election := "10", "100"
+	if nodes > 1 {
+		heartbeat, election = "50", "500"
+	}
 	for i, n := range c.Nodes {
 		n.args = append([]string{
 			"--name", fmt.Sprintf("n%d", i), "--data-dir", filepath.Join(n.dir, "data"), "--log-level", "error",
 			"--listen-client-urls", "http://" + n.Addr, "--advertise-client-urls", "http://" + n.Addr,
 			"--listen-peer-urls", "http://" + n.peer, "--initial-advertise-peer-urls", "http://" + n.peer,
-			"--initial-cluster", strings.Join(members, ","), "--heartbeat-interval", "10", "--election-timeout", "100",
+			"--initial-cluster", strings.Join(members, ","), "--heartbeat-interval", heartbeat, "--election-timeout", election,
 		}, args...)
 	}
 	if err := c.Start(); err != nil {

@@ -64,7 +64,7 @@ func (c *workerConfig) run() error {
 	if err != nil {
 		return err
 	}
-	client, err := holdfast.Open(context.Background(), c.URL, &holdfast.Options{TTL: workerTTL, Logger: silent})
+	client, err := c.open()
 	if err != nil {
 		return err
 	}
@@ -96,6 +96,18 @@ func (c *workerConfig) run() error {
 		err = errors.Join(err, e)
 	}
 	return err
+}
+
+// open opens the store, again if its server is down for a moment.
+func (c *workerConfig) open() (client *holdfast.Client, err error) {
+	for range 300 {
+		client, err = holdfast.Open(context.Background(), c.URL, &holdfast.Options{TTL: workerTTL, Logger: silent})
+		if err == nil || !errors.Is(err, holdfast.ErrUnavailable) {
+			break
+		}
+		pause(nil, 100*time.Millisecond)
+	}
+	return client, err
 }
 
 // round is one acquire, with what a program does under it.
@@ -131,7 +143,7 @@ func (c *workerConfig) round(ctx context.Context, u *user, r *rand.Rand) error {
 		pause(g.lease.Context().Done(), time.Duration(r.Int64N(int64(5*time.Millisecond))))
 		g.look()
 	}
-	if rerr := g.release(ctx); rerr != nil && !errors.Is(rerr, holdfast.ErrLost) {
+	if rerr := g.release(ctx); rerr != nil && !isAny(rerr, holdfast.ErrLost, holdfast.ErrUnavailable, holdfast.ErrIndeterminate) {
 		err = errors.Join(err, rerr)
 	}
 	return err

@@ -42,7 +42,7 @@ var projectParts = map[string]struct {
 	// from theirs.
 	"cmd":         {own: true, imports: []string{"driver", ".", "memlock", "filelock", "redislock", "etcdlock", "drivertest"}},
 	"integration": {own: true, imports: []string{"driver", ".", "memlock", "filelock", "drivertest", "holdfasttest"}},
-	"bench":       {own: true, imports: []string{"driver", ".", "memlock", "filelock", "redislock", "etcdlock", "internal"}},
+	"bench":       {own: true, imports: []string{"driver", ".", "memlock", "filelock", "redislock", "etcdlock", "zklock", "internal"}},
 }
 
 // allowedThirdParty is all that the root module may import beside the

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/bsm/redislock v0.9.4
 	github.com/go-redsync/redsync/v4 v4.18.1
+	github.com/go-zookeeper/zk v1.0.4
 	github.com/gofrs/flock v0.13.2
 	github.com/holdfast-go/holdfast v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
@@ -35,6 +36,7 @@ require (
 require (
 	github.com/holdfast-go/holdfast/etcdlock v0.0.0
 	github.com/holdfast-go/holdfast/redislock v0.0.0
+	github.com/holdfast-go/holdfast/zklock v0.0.0
 	golang.org/x/sys v0.49.0 // indirect
 )
 
@@ -43,4 +45,5 @@ replace (
 	github.com/holdfast-go/holdfast => ..
 	github.com/holdfast-go/holdfast/etcdlock => ../etcdlock
 	github.com/holdfast-go/holdfast/redislock => ../redislock
+	github.com/holdfast-go/holdfast/zklock => ../zklock
 )

@@ -56,6 +56,7 @@ func main() {
 	status := compare(dir, flag.Args(), *write)
 	stopRedis()
 	stopEtcd()
+	stopZooKeeper()
 	if err := os.RemoveAll(dir); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}

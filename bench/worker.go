@@ -162,6 +162,10 @@ func pairOf(kind, path string) (pair func() error, done func(), err error) {
 		one, end, openErr := etcdPairOf(name, path)
 		return func() error { return one("contended") }, end, openErr
 	}
+	if name, ok := strings.CutPrefix(kind, "zookeeper:"); ok {
+		one, end, openErr := zookeeperPairOf(name, path)
+		return func() error { return one("contended") }, end, openErr
+	}
 	switch kind {
 	case "raw":
 		return rawPair(path), func() {}, nil

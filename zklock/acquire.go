@@ -28,6 +28,7 @@ type node struct {
 	dir     string // the name's node
 	name    string // of this one
 	path    string
+	seq     int32
 	token   uint64
 	ttl     time.Duration
 	permits bool // see store.mark
@@ -38,8 +39,11 @@ type node struct {
 	// A place: see store.look.
 	looking, again bool
 	asleep         bool // its watches are set
-	on             []string
-	front          bool // it waits for the first of those only
+	on             string
+	after          driver.Mode // of the one that it watches
+	front          bool        // what it waits for is the only one before it that counts
+	wanted         bool        // others are, or were, there
+	held, alone    bool        // it was a hold; an exclusive one
 	ahead          int
 	holder         *driver.Holder
 	// A hold: see store.guard.
@@ -110,22 +114,47 @@ func (s *store) dir(key string) string { return s.root + "/" + key }
 // node, or the root, was not there.
 const tries = 5
 
-// create makes the node, and lists its siblings in the same exchange. Only for a
-// name that was not met lately it also makes the name's node.
+// name is what a session knows of a name whose node it watches.
+type name struct {
+	key string
+	// quiet, if known, is a number up to which no child exists any more: who is
+	// made with the next one is alone, without a look. It was that of an exclusive
+	// holder of ours; children only get fewer, numbers only grow.
+	quiet int32
+	known bool
+	// busy: others came in between last time, so a look goes with the create.
+	busy bool
+}
+
+func (m *name) seen(_ *store, e zk.Event) (signals []driver.Signal, keep bool) { return nil, !e.Gone }
+
+// create makes the node, and finds out who is there beside it: in the same
+// exchange, unless it will probably be alone. For a name that was not met lately
+// the exchange also makes the name's node, looks whether it is one of ours, and
+// watches it: numbers begin anew in another one of that name.
 func (s *store) create(ctx context.Context, l *link, req *driver.AcquireRequest) (*node, view, error) {
 	dir := s.dir(req.Name.Key)
 	r := record{label: req.Label}
-	enter := []zk.Op{
-		zk.Create(dir+"/"+childPrefix(req), r.bytes(), s.acl, zk.EphemeralSequential),
-		zk.GetChildren(dir, false),
-	}
 	for try := 0; ; try++ {
 		s.mu.Lock()
-		known := s.seen[req.Name.Key]
+		known := l.names[req.Name.Key]
+		var before name
+		if known != nil {
+			before = *known
+		}
 		s.mu.Unlock()
-		ops, first := enter, 0
-		if !known {
-			ops, first = []zk.Op{zk.CreateContainer(dir, named(&req.Name), s.acl), enter[0], enter[1], zk.GetData(dir, false)}, 1
+		ops, first := make([]zk.Op, 0, 4), 0
+		if known == nil {
+			first = 1
+			known = s.meet(l, req.Name.Key)
+			ops = append(ops, zk.CreateContainer(dir, named(&req.Name), s.acl))
+		}
+		ops = append(ops, zk.Create(dir+"/"+childPrefix(req), r.bytes(), s.acl, zk.EphemeralSequential))
+		switch {
+		case first == 1:
+			ops = append(ops, zk.GetChildren(dir, false), zk.GetData(dir, true))
+		case before.busy || !before.known:
+			ops = append(ops, zk.GetChildren(dir, false))
 		}
 		replies, err := l.zk.Do(ctx, ops...)
 		if err != nil {
@@ -133,8 +162,8 @@ func (s *store) create(ctx context.Context, l *link, req *driver.AcquireRequest)
 		}
 		made := replies[first:]
 		if made[0].NoNode() && try < tries {
-			s.unsee(req.Name.Key)
-			if !known { // there is not even a root
+			s.forgetName(l, known)
+			if first == 1 { // there is not even a root
 				err = s.makeRoot(ctx, l)
 			}
 			if err != nil {
@@ -142,27 +171,79 @@ func (s *store) create(ctx context.Context, l *link, req *driver.AcquireRequest)
 			}
 			continue
 		}
-		n, v, err := s.created(l, req, r, made)
-		if err == nil && !known {
-			err = s.known(ctx, n, &made[2], req)
+		n, err := s.created(l, req, r, &made[0])
+		if err != nil {
+			return nil, view{}, err
 		}
-		return n, v, err
+		if first == 1 {
+			if err := s.ours(ctx, n, &made[2], req); err != nil {
+				return nil, view{}, err
+			}
+		}
+		v, err := s.beside(ctx, n, known, made[1:])
+		return n, v, left(err)
 	}
 }
 
-// created reads the answers to a create and a list.
-func (s *store) created(l *link, req *driver.AcquireRequest, r record, made []zk.Reply) (*node, view, error) {
-	if made[0].Err != nil {
-		return nil, view{}, refused("making a node for "+req.Name.Key, made[0].Err)
+// beside is who is there beside a new node.
+func (s *store) beside(ctx context.Context, n *node, known *name, list []zk.Reply) (view, error) {
+	s.mu.Lock()
+	alone := known.known && n.in.names[n.key] == known && n.seq == known.quiet+1
+	known.busy = known.busy && !alone
+	s.mu.Unlock()
+	if alone {
+		return newView([]string{n.name}), nil
 	}
-	path, stat, err := made[0].Created()
+	if len(list) == 0 {
+		var err error
+		if list, err = n.in.zk.Do(ctx, zk.GetChildren(n.dir, false)); err != nil {
+			return view{}, err
+		}
+	}
+	v, err := listed(&list[0])
+	s.mu.Lock()
+	known.busy = len(v.children) > 1 || known.known
+	s.mu.Unlock()
+	return v, err
+}
+
+// meet notes a name whose node is about to be watched.
+func (s *store) meet(l *link, key string) *name {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(l.names) >= maxNames {
+		for _, m := range l.names {
+			l.unwatch(m, s.dir(m.key))
+		}
+		clear(l.names)
+	}
+	m := &name{key: key}
+	l.names[key] = m
+	l.watch(m, s.dir(key))
+	return m
+}
+
+func (s *store) forgetName(l *link, m *name) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.names[m.key] == m {
+		delete(l.names, m.key)
+	}
+	l.unwatch(m, s.dir(m.key))
+}
+
+// created reads the answer to a create.
+func (s *store) created(l *link, req *driver.AcquireRequest, r record, made *zk.Reply) (*node, error) {
+	if made.Err != nil {
+		return nil, refused("making a node for "+req.Name.Key, made.Err)
+	}
+	path, stat, err := made.Created()
 	if err != nil {
-		return nil, view{}, left(err)
+		return nil, left(err)
 	}
 	n := s.newNode(l, req, path, stat)
 	n.record = r
-	v, err := listed(&made[1])
-	return n, v, left(err)
+	return n, nil
 }
 
 func listed(reply *zk.Reply) (view, error) {
@@ -175,14 +256,15 @@ func listed(reply *zk.Reply) (view, error) {
 
 func (s *store) newNode(l *link, req *driver.AcquireRequest, path string, stat zk.Stat) *node {
 	dir := s.dir(req.Name.Key)
+	c, _ := parseChild(path[min(len(dir)+1, len(path)):])
 	return &node{
-		in: l, owner: req.Owner, key: req.Name.Key, dir: dir, path: path, name: path[min(len(dir)+1, len(path)):],
-		token: uint64(stat.Czxid), ttl: req.TTL, permits: req.Mode == driver.Permits, version: stat.Version, //nolint:gosec // grows from 1
+		seq: c.seq, in: l, owner: req.Owner, key: req.Name.Key, dir: dir, path: path, name: path[min(len(dir)+1, len(path)):],
+		token: uint64(stat.Czxid), ttl: req.TTL, permits: req.Mode == driver.Permits, alone: req.Mode == driver.Exclusive, version: stat.Version, //nolint:gosec // grows from 1
 	}
 }
 
-// known notes that a name's node is ours, or takes the attempt back.
-func (s *store) known(ctx context.Context, n *node, data *zk.Reply, req *driver.AcquireRequest) error {
+// ours takes the attempt back if a name's node is not one of ours.
+func (s *store) ours(ctx context.Context, n *node, data *zk.Reply, req *driver.AcquireRequest) error {
 	text, _, err := data.Data()
 	if data.Err != nil {
 		err = refused("reading the node of "+req.Name.Key, data.Err)
@@ -190,22 +272,16 @@ func (s *store) known(ctx context.Context, n *node, data *zk.Reply, req *driver.
 	if prefix, full, ok := parseNamed(text); err == nil && (!ok || prefix != req.Name.Prefix || full != req.Name.Full) {
 		err = errOtherRecord
 	}
-	if err != nil {
-		return s.withdraw(ctx, n, err)
+	if err == nil {
+		return nil
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.seen) >= maxSeen {
-		clear(s.seen)
+	m := n.in.names[n.key]
+	s.mu.Unlock()
+	if m != nil { // so that the next attempt looks too
+		s.forgetName(n.in, m)
 	}
-	s.seen[req.Name.Key] = true
-	return nil
-}
-
-func (s *store) unsee(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.seen, key)
+	return s.withdraw(ctx, n, err)
 }
 
 // makeRoot makes the nodes above the names', which stay.
@@ -286,23 +362,17 @@ func (s *store) settle(ctx context.Context, n *node, v view, req *driver.Acquire
 	res := driver.AcquireResult{Queue: driver.Queue{Ahead: i - v.holders(), Holder: v.children[0].holder()}}
 	switch {
 	case q.ahead == 0:
+		n.wanted = len(v.children) > 1
 		return s.granted(n), nil
 	case !req.Queue:
 		res.Status = driver.Held
 		return res, s.doubt(n.owner, s.withdraw(ctx, n, nil))
 	}
 	s.mu.Lock()
-	s.nodes[n.owner] = n
-	n.looking, n.holder = true, res.Queue.Holder
-	s.mu.Unlock()
-	if err := s.look(ctx, n, &v); err != nil {
-		return driver.AcquireResult{}, s.doubt(n.owner, left(err))
-	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n.state == gone {
-		return driver.AcquireResult{Status: driver.Gone}, nil
-	}
+	s.nodes[n.owner] = n
+	n.holder, n.ahead = res.Queue.Holder, res.Queue.Ahead
+	s.relook(n, &v) // its watches
 	return s.standing(n), nil
 }
 

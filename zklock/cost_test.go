@@ -18,8 +18,8 @@ func expect(tb testing.TB, what string, got, want map[string]int) {
 }
 
 // Uncontended, acquire and release are one exchange each, through the whole
-// client; for a name that this client has not met lately the first one carries
-// two requests more.
+// client, with no more requests than the bare nodes cost; for a name that this
+// client has not met lately the first exchange carries three requests more.
 func TestCostOfPair(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, sharedServer(t))
@@ -40,7 +40,7 @@ func TestCostOfPair(t *testing.T) {
 		}
 	}
 	expect(t, "the first pair", p.requests(pair), map[string]int{"createContainer": 1, "create": 1, "getChildren": 1, "getData": 1, "delete": 1})
-	expect(t, "a pair", p.requests(pair), map[string]int{"create": 1, "getChildren": 1, "delete": 1})
+	expect(t, "a pair", p.requests(pair), map[string]int{"create": 1, "delete": 1})
 }
 
 // A refused attempt makes a node and deletes it.
@@ -60,9 +60,8 @@ func TestCostOfTry(t *testing.T) {
 	c.free(t, ref)
 }
 
-// A hand-over is the deletion; the next one's client lists nothing, if the former
-// holder was all that it waited for. The one behind it looks while the next one
-// holds. It is the same however many wait.
+// A hand-over is one request: the next one's client looks at nothing, and nobody
+// else is woken. It is the same however many wait.
 func TestCostOfHandOver(t *testing.T) {
 	t.Parallel()
 	server := sharedServer(t)
@@ -72,38 +71,33 @@ func TestCostOfHandOver(t *testing.T) {
 		name := fmt.Sprintf("%s%d", t.Name(), waiters)
 		ref := holder.hold(t, name)
 		place := next.enqueue(t, name)
+		last := holder.enqueue(t, name)
+		proxies := map[*client]*proxy{holder: p, next: q}
 		for range waiters - 1 {
 			rest.enqueue(t, name)
 		}
-		var of, of2 map[string]int
-		got := p.requests(func() {
-			of = q.requests(func() {
-				of2 = r.requests(func() {
-					holder.free(t, ref)
-					next.told(t, place)
-					until(t, "the one behind has looked", func() bool { return waiters == 1 || front(rest) })
+		for _, c := range []*client{holder, next, rest} {
+			until(t, "all watches are set", c.asleep)
+		}
+		handOver := func(what string, from, to *client, ref, place driver.Ref, end string) (won driver.Ref) {
+			var granted, others map[string]int
+			released := proxies[from].requests(func() {
+				granted = proxies[to].requests(func() {
+					others = r.requests(func() {
+						from.free(t, ref)
+						won = to.told(t, place)
+					})
 				})
 			})
-		})
-		expect(t, "the release", got, map[string]int{"delete": 1})
-		delete(of, "getData") // of a hold that lasts
-		expect(t, "the grant", of, map[string]int{})
-		if waiters > 1 {
-			expect(t, "the one behind", of2, map[string]int{"getChildren": 1, "getData": 1})
+			expect(t, what+", the release", released, map[string]int{end: 1})
+			delete(granted, "getData") // of a hold that lasts
+			expect(t, what+", the grant", granted, map[string]int{})
+			expect(t, what+", the rest", others, map[string]int{})
+			return won
 		}
+		first := handOver("from one who did not know", holder, next, ref, place, "delete")
+		handOver("from one who waited", next, holder, first, last, "multi")
 	}
-}
-
-// front tells whether a place of the client knows that it is the next.
-func front(c *client) bool {
-	c.store.mu.Lock()
-	defer c.store.mu.Unlock()
-	for _, n := range c.nodes {
-		if n.front && n.asleep {
-			return true
-		}
-	}
-	return false
 }
 
 // To line up is one exchange, and one to set the watches.
@@ -114,10 +108,11 @@ func TestCostOfPlace(t *testing.T) {
 	c, other := server.open(t), openAt(t, p.url(), testTTL)
 	other.free(t, other.hold(t, t.Name()))
 	c.hold(t, t.Name())
-	got := p.requests(func() { other.enqueue(t, t.Name()) })
-	expect(t, "the first place", got, map[string]int{"create": 1, "getChildren": 1, "getData": 1})
-	got = p.requests(func() { other.enqueue(t, t.Name()) })
-	expect(t, "a place", got, map[string]int{"create": 1, "getChildren": 1, "getData": 2})
+	got := p.requests(func() {
+		other.enqueue(t, t.Name())
+		until(t, "its watches are set", other.asleep)
+	})
+	expect(t, "a place", got, map[string]int{"create": 1, "getChildren": 2, "getData": 1})
 }
 
 // A renewal of many leases is one request, once they are watched; so is the beat
@@ -152,6 +147,7 @@ func TestCostOfRenewal(t *testing.T) {
 	expect(t, "renewals", got, map[string]int{"delete": 1})
 	other.hold(t, t.Name())
 	place := c.enqueue(t, t.Name())
+	until(t, "its watches are set", c.asleep)
 	got = p.requests(func() {
 		if res := c.Beat(t.Context(), []driver.Ref{place}); res[0].Status != driver.Waiting {
 			t.Errorf("beat: %+v", res)
@@ -176,18 +172,14 @@ func TestCostOfGuard(t *testing.T) {
 		})
 		<-time.After(2 * youth)
 	})
-	expect(t, "a long hold", got, map[string]int{"create": 1, "getChildren": 1, "getData": 1})
+	expect(t, "a long hold", got, map[string]int{"create": 1, "getData": 1})
 	c.free(t, ref)
 }
 
 // Nothing stays of a name but its node, which the server deletes.
 func TestNothingStays(t *testing.T) { // report B064
 	t.Parallel()
-	server, err := launch([]string{"-Dznode.container.checkIntervalMs=200"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.remove)
+	server := ownServer(t, "-Dznode.container.checkIntervalMs=200")
 	c := server.open(t)
 	names := 300
 	if full() {
@@ -196,6 +188,18 @@ func TestNothingStays(t *testing.T) { // report B064
 	for i := range names {
 		c.free(t, c.hold(t, fmt.Sprintf("%s%d", t.Name(), i)))
 	}
-	until(t, "the names' nodes are gone", func() bool { return server.counter("zk_znode_count") < 20 })
+	until(t, "the names' nodes are gone", func() bool { return server.Counter("zk_znode_count") < 20 })
 	c.free(t, c.hold(t, t.Name()+"0"))
+}
+
+// asleep tells whether all places of the client have their watches set.
+func (c *client) asleep() bool {
+	c.store.mu.Lock()
+	defer c.store.mu.Unlock()
+	for _, n := range c.nodes {
+		if n.state == waiting && !n.asleep {
+			return false
+		}
+	}
+	return true
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/zktest"
 )
 
 // shortTTL makes sessions of 2 s, for tests that wait for the end of one.
@@ -299,7 +300,7 @@ func TestSessionEnds(t *testing.T) {
 	if ok, err := c.Release(t.Context(), &driver.ReleaseRequest{Ref: ref}); ok || err != nil {
 		t.Errorf("release: %v, %v", ok, err)
 	}
-	before := server.counter("zk_global_sessions")
+	before := server.Counter("zk_global_sessions")
 	var wg sync.WaitGroup
 	for i := range 50 {
 		wg.Go(func() {
@@ -309,7 +310,7 @@ func TestSessionEnds(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if after := server.counter("zk_global_sessions"); before > 0 && after > before+20 { // other tests make some too
+	if after := server.Counter("zk_global_sessions"); before > 0 && after > before+20 { // other tests make some too
 		t.Errorf("%d sessions, %d before", after, before)
 	}
 	if n := len(c.heard(driver.LostSignal, ref.Owner)); n != 1 {
@@ -436,7 +437,7 @@ func TestTriesLeaveNothing(t *testing.T) {
 	server := ownServer(t)
 	a, b := user(t, server.url(), testTTL), user(t, server.url(), testTTL)
 	l := take(t, b, t.Name(), nil)
-	before := server.counter("zk_znode_count")
+	before := server.Counter("zk_znode_count")
 	tries := 500
 	if full() {
 		tries = 10000
@@ -446,7 +447,7 @@ func TestTriesLeaveNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if after := server.counter("zk_znode_count"); after != before {
+	if after := server.Counter("zk_znode_count"); after != before {
 		t.Errorf("%d nodes, %d before", after, before)
 	}
 	if err := a.Close(); err != nil {
@@ -458,7 +459,7 @@ func TestTriesLeaveNothing(t *testing.T) {
 // Watches do not pile up, whether waits were served or given up. Report B018.
 func TestWatchesDoNotPileUp(t *testing.T) {
 	t.Parallel()
-	server := ownServer(t)
+	server := ownServer(t, "-Dznode.container.checkIntervalMs=200") // a name's own watch ends with its node
 	a, b := user(t, server.url(), testTTL), user(t, server.url(), testTTL)
 	names := 200
 	if full() {
@@ -488,7 +489,7 @@ func TestWatchesDoNotPileUp(t *testing.T) {
 	}
 	wg.Wait()
 	until(t, "no watches are left", func() bool {
-		return strings.Contains(server.word("wchs"), "Total watches:0")
+		return strings.Contains(server.Word("wchs"), "Total watches:0")
 	})
 }
 
@@ -549,14 +550,14 @@ func TestLongWait(t *testing.T) {
 // Report B066.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
-	port := fmt.Sprintf("127.0.0.1:%d", freePort())
+	port := fmt.Sprintf("127.0.0.1:%d", zktest.FreePort())
 	begin := time.Now()
 	_, err := openURL(t.Context(), "zookeeper://"+port)
 	if driver.KindOf(err) != driver.Unavailable || !strings.Contains(err.Error(), port) {
 		t.Errorf("a closed port: %v", err)
 	}
 	// A listener that never answers, as behind a firewall.
-	p := newProxy(t, &server{port: 1})
+	p := newProxy(t, &server{&zktest.Server{Port: 1}})
 	p.freeze()
 	silentListener := newProxy(t, sharedServer(t))
 	silentListener.freeze()

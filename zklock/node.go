@@ -129,11 +129,11 @@ func (v *view) conflict(i int) error {
 	return otherKind(first.limit, v.children[i].limit)
 }
 
-// queue is what a child waits for: how many of those before it, and the last two
-// of them.
+// queue is what a child waits for: how many of those before it, and the last of
+// them.
 type queue struct {
-	ahead        int
-	last, second *child
+	ahead int
+	last  *child
 }
 
 func (v *view) queue(i int) (q queue) {
@@ -142,10 +142,10 @@ func (v *view) queue(i int) (q queue) {
 	for j := range v.children[:i] {
 		b := &v.children[j]
 		used += b.n
-		all.second, all.last = all.last, b
+		all.last = b
 		if c.mode == driver.Exclusive || b.mode == driver.Exclusive || b.limit != c.limit {
 			q.ahead++
-			q.second, q.last = q.last, b
+			q.last = b
 		}
 	}
 	if q.ahead == 0 && used > c.limit && c.mode == driver.Permits {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/zktest"
 )
 
 // storm is clients that take turns on one name, while something is done to the
@@ -102,7 +103,7 @@ func TestServerKilled(t *testing.T) {
 	server := ownServer(t)
 	c := server.open(t)
 	ref, place := c.hold(t, "name"), c.enqueue(t, "name")
-	server.kill()
+	server.Kill()
 	until(t, "the outage is told", func() bool {
 		_, err := c.Acquire(t.Context(), request("other"))
 		return err != nil && c.Classify(err) == driver.Unavailable
@@ -115,7 +116,7 @@ func TestServerKilled(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := server.start(); err != nil {
+	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "a renewal", func() bool { return c.renew(t, ref).Err == nil })
@@ -184,10 +185,10 @@ func TestOldNodeIsNoHold(t *testing.T) {
 	server := ownServer(t)
 	a := user(t, server.url(), shortTTL)
 	l := take(t, a, "leader", nil)
-	server.kill()
+	server.Kill()
 	<-l.Context().Done()
 	<-time.After(sessionFor(shortTTL)) // since the last word
-	if err := server.start(); err != nil {
+	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
 	b := user(t, server.url(), testTTL)
@@ -258,20 +259,20 @@ func (c *client) present(tb testing.TB) *link {
 // One of three down, two of three, the leader killed, stopped and restarted.
 func TestEnsembleStorm(t *testing.T) {
 	t.Parallel()
-	e := newEnsemble(t, debianJars)
+	e := newEnsemble(t, zktest.Debian)
 	s := newStorm(t, testTTL, e.url(), e.url(), e.url())
 	_, followers := e.leader(t)
 
-	followers[0].kill()
+	followers[0].Kill()
 	s.goesOn("with one of three down")
-	followers[1].kill()
+	followers[1].Kill()
 	c, err := openFor(t.Context(), e.url(), testTTL)
 	if err == nil {
 		t.Error("a session without a majority")
 		_ = c.Close()
 	}
 	for _, f := range followers {
-		if err := f.begin(); err != nil {
+		if err := f.Begin(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -283,9 +284,9 @@ func TestEnsembleStorm(t *testing.T) {
 	}
 	for range rounds {
 		leader, _ := e.leader(t)
-		leader.kill()
+		leader.Kill()
 		s.goesOn("after the leader was killed")
-		if err := leader.begin(); err != nil {
+		if err := leader.Begin(); err != nil {
 			t.Fatal(err)
 		}
 		leader, _ = e.leader(t)
@@ -302,7 +303,7 @@ func TestEnsembleStorm(t *testing.T) {
 // at another moment of the session's rhythm.
 func TestTrustEndsBeforeTheSession(t *testing.T) {
 	t.Parallel()
-	e := newEnsemble(t, debianJars)
+	e := newEnsemble(t, zktest.Debian)
 	rounds := 1
 	if full() {
 		rounds = 10
@@ -335,11 +336,11 @@ func trustEnds(t *testing.T, e ensemble, what string) {
 		p.freeze()
 	case "a partition and the end of its server":
 		p.freeze()
-		followers[0].kill()
+		followers[0].Kill()
 		revive = func() { restarted(t, followers[0]) }
 	case "a partition and the end of the leader":
 		p.freeze()
-		leader.kill()
+		leader.Kill()
 		revive = func() { restarted(t, leader) }
 	case "a leader that stands still":
 		p.freeze() // and the others elect another one
@@ -367,7 +368,7 @@ func trustEnds(t *testing.T, e ensemble, what string) {
 
 func restarted(t *testing.T, s *server) {
 	t.Helper()
-	if err := s.begin(); err != nil {
+	if err := s.Begin(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -376,7 +377,7 @@ func restarted(t *testing.T, s *server) {
 // answers reads, and no renewal.
 func TestProofNeedsAMajority(t *testing.T) {
 	t.Parallel()
-	e := newEnsemble(t, debianJars)
+	e := newEnsemble(t, zktest.Debian)
 	leader, followers := e.leader(t)
 	c := openAt(t, leader.url(), testTTL)
 	ref := c.hold(t, "name")

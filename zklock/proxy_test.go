@@ -39,7 +39,7 @@ func newProxy(tb testing.TB, s *server) *proxy {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := &proxy{listener: l, to: s.addr(), cuts: map[int]net.Conn{}, counts: map[string]int{}}
+	p := &proxy{listener: l, to: s.Addr(), cuts: map[int]net.Conn{}, counts: map[string]int{}}
 	p.moves = sync.NewCond(&p.mu)
 	tb.Cleanup(func() {
 		_ = l.Close()

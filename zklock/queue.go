@@ -11,11 +11,12 @@ import (
 
 var errGone = &driver.Failure{Kind: driver.Unavailable, Err: errors.New("zookeeper: the node was deleted by somebody else")}
 
-// A place watches the last of those that it waits for, and the one before that:
-// when the second to last goes it looks at the list, while the last one still
-// holds, and so knows that nobody else is before it; then the end of the last one
-// grants it, with no further exchange. A list is only looked at again after an
-// event: those before a node only get fewer.
+// A place watches the last of those that it waits for, both its data and its end.
+// Only a holder's data is ever written. So if that changed before the end, the
+// other was a holder; was it exclusive, nobody else was before it, and its end
+// grants the place with no further exchange. A holder who knows that he is waited
+// for writes and ends in one step. After any other end the place looks at the list;
+// and only then, as those before it only get fewer.
 //
 // Who waits for permits waits for their number, not for somebody's end. The first
 // of them watches the list; each other one the data of the one before, who writes
@@ -81,25 +82,22 @@ func (s *store) lookOnce(ctx context.Context, n *node, v *view) (done bool, err 
 		return true, nil
 	}
 	list := n.permits && v.holds(i-1)
-	on := []string{n.dir + "/" + q.last.name}
+	on := n.dir + "/" + q.last.name
 	var ops []zk.Op
 	switch {
 	case list:
-		on[0] = n.dir
-		ops = append(ops, zk.GetChildren(n.dir, true))
+		on = n.dir
+		ops = append(ops, zk.GetChildren(on, true))
 	case n.permits:
-		on[0] = n.dir + "/" + v.children[i-1].name
-	case q.second != nil:
-		on = append(on, n.dir+"/"+q.second.name)
-	}
-	if !list {
-		for _, path := range on {
-			ops = append(ops, zk.GetData(path, true))
-		}
+		on = n.dir + "/" + v.children[i-1].name
+		ops = append(ops, zk.GetData(on, true))
+	default:
+		ops = append(ops, zk.GetChildren(on, true), zk.GetData(on, true)) // it has no children: their watch tells of its end
 	}
 	s.mu.Lock()
 	s.await(n, on)
-	n.front, n.ahead = q.ahead == 1 && !n.permits, max(0, i-v.holders())
+	n.front, n.ahead, n.wanted = q.ahead == 1 && !n.permits, max(0, i-v.holders()), true
+	n.after = q.last.mode
 	s.mu.Unlock()
 	replies, err := n.in.zk.Do(ctx, ops...)
 	if err != nil {
@@ -123,13 +121,12 @@ func (s *store) lookOnce(ctx context.Context, n *node, v *view) (done bool, err 
 }
 
 // await sets what a place is told of; under mu.
-func (s *store) await(n *node, on []string) {
-	for _, path := range n.on {
-		n.in.unwatch(n, path)
+func (s *store) await(n *node, on string) {
+	if n.on != "" {
+		n.in.unwatch(n, n.on)
 	}
-	n.on = on
-	for _, path := range on {
-		n.in.watch(n, path)
+	if n.on = on; on != "" {
+		n.in.watch(n, on)
 	}
 }
 
@@ -153,7 +150,7 @@ func (l *link) unwatch(w watcher, path string) {
 // forget ends what we know of a node; under mu.
 func (s *store) forget(n *node) {
 	n.state = gone
-	s.await(n, nil)
+	s.await(n, "")
 	n.in.unwatch(n, n.path)
 	if s.nodes[n.owner] == n {
 		delete(s.nodes, n.owner)
@@ -162,7 +159,7 @@ func (s *store) forget(n *node) {
 
 // admit makes a place a hold; under mu.
 func (s *store) admit(n *node) {
-	s.await(n, nil)
+	s.await(n, "")
 	n.state = held
 	if len(s.young) == 0 {
 		s.ripe.Reset(youth)
@@ -178,7 +175,10 @@ func (s *store) event(l *link, e zk.Event) {
 	set := l.watches[e.Path]
 	delete(l.watches, e.Path)
 	for w := range set {
-		signals = append(signals, w.seen(s, e)...)
+		more, keep := w.seen(s, e)
+		if signals = append(signals, more...); keep {
+			l.watch(w, e.Path)
+		}
 	}
 	s.mu.Unlock()
 	for _, sig := range signals {
@@ -189,39 +189,44 @@ func (s *store) event(l *link, e zk.Event) {
 // watcher is who set a watch: a hold on its own node, a place on those before it,
 // a lookout.
 type watcher interface {
-	// seen is under mu.
-	seen(s *store, e zk.Event) []driver.Signal
+	// seen is under mu. keep says that another event may come to it, of a watch that
+	// it has still set.
+	seen(s *store, e zk.Event) (signals []driver.Signal, keep bool)
 }
 
-func (n *node) seen(s *store, e zk.Event) []driver.Signal {
+func (n *node) seen(s *store, e zk.Event) (signals []driver.Signal, keep bool) {
 	switch {
 	case n.path == e.Path && !e.Gone:
 		n.guarded = false
 		n.events++
 		s.spawn(func() { _ = s.guard(s.life, n.in, []*node{n}) })
 	case n.path == e.Path:
-		return s.lost(n)
-	case n.state != waiting:
+		return s.lost(n), false
+	case n.state != waiting || n.on != e.Path:
+	case !e.Gone && !n.permits: // it was a holder
+		n.front = n.front || n.after == driver.Exclusive
+		return nil, true
 	case n.looking:
 		n.again = true
-	case e.Gone && n.front && e.Path == n.on[0]:
+	case e.Gone && n.front:
 		s.admit(n)
-		return []driver.Signal{{Kind: driver.GrantSignal, Owner: n.owner, Grant: n.grant()}}
+		return []driver.Signal{{Kind: driver.GrantSignal, Owner: n.owner, Grant: n.grant()}}, false
 	default:
-		s.relook(n)
+		s.relook(n, nil)
 	}
-	return nil
+	return nil, false
 }
 
-// relook has a place look where it stands, in the background; under mu.
-func (s *store) relook(n *node) {
+// relook has a place look where it stands, beginning with a list that is at hand
+// (or nil), in the background; under mu.
+func (s *store) relook(n *node, v *view) {
 	if n.looking {
 		n.again = true
 		return
 	}
 	n.looking, n.asleep = true, false
 	s.spawn(func() {
-		_ = s.look(s.life, n, nil) // the next heartbeat or connection looks again
+		_ = s.look(s.life, n, v) // the next heartbeat or connection looks again
 		s.mu.Lock()
 		told := n.state == held
 		g := driver.Grant{}
@@ -247,13 +252,14 @@ func (s *store) resumed(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(l.watches)
+	clear(l.names)
 	l.endLookouts(errMissed)
 	var holds []*node
 	for _, n := range s.nodes {
 		switch {
 		case n.in != l:
 		case n.state == waiting:
-			s.relook(n)
+			s.relook(n, nil)
 		case n.state != gone:
 			n.guarded = false
 			n.events++
@@ -315,7 +321,7 @@ func (s *store) beaten(n *node, reply *zk.Reply) (res driver.BeatResult) {
 		return driver.BeatResult{Status: driver.Gone}
 	}
 	if n.state == waiting && !n.asleep {
-		s.relook(n)
+		s.relook(n, nil)
 	}
 	now := s.standing(n)
 	return driver.BeatResult{Status: now.Status, Grant: now.Grant, Queue: now.Queue}

@@ -24,19 +24,31 @@ func (s *store) Release(ctx context.Context, req *driver.ReleaseRequest) (bool, 
 		s.mu.Unlock()
 		return false, nil
 	}
+	n.held = n.held || n.state == held || n.state == broken
 	n.state = gone // its end is no loss
+	op := zk.Delete(n.path)
+	if n.held && n.wanted && !n.permits { // see store.look
+		op = zk.Multi(zk.SetData(n.path, nil, -1), op)
+	}
 	s.mu.Unlock()
-	replies, err := n.in.zk.Do(ctx, zk.Delete(n.path))
+	replies, err := n.in.zk.Do(ctx, op)
 	if err != nil {
 		return false, err
 	}
-	if replies[0].Refused() {
-		return false, refused("deleting a node", replies[0].Err)
+	end := &replies[0]
+	if end.Err == nil && op.IsMulti() {
+		end.Err = end.Failed()
+	}
+	if end.Refused() {
+		return false, refused("deleting a node", end.Err)
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := n.in.names[n.key]; m != nil && n.held && n.alone && end.Err == nil {
+		m.quiet, m.known = n.seq, true
+	}
 	s.forget(n)
-	s.mu.Unlock()
-	return replies[0].Err == nil, nil
+	return end.Err == nil, nil
 }
 
 // releaseStray deletes what an owner has of whom nothing is known here: an

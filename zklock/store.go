@@ -19,8 +19,8 @@ const (
 	defaultTTL = 30 * time.Second
 	// maxKey is far below what a list of children may hold.
 	maxKey = 512
-	// maxSeen is how many names' nodes are known to be there.
-	maxSeen = 4096
+	// maxNames is how many names are known.
+	maxNames = 4096
 	// setUp is how long New may ask for a session.
 	setUp = 10 * time.Second
 	// settle is longer than a request may linger in a server's queue.
@@ -67,7 +67,6 @@ type store struct {
 	nodes   map[driver.Owner]*node
 	doubts  map[driver.Owner]bool // attempts without an answer: a node may be there
 	tombs   tombs                 // owners who were abandoned
-	seen    map[string]bool       // keys whose node is surely there, or was
 	young   []*node               // holds that are not watched yet
 	ripe    *time.Timer           // for them
 }
@@ -78,6 +77,7 @@ type link struct {
 
 	// Under store.mu.
 	watches  map[string]map[watcher]bool // by path, who is to be told
+	names    map[string]*name            // by key: those whose node is watched
 	lookouts map[string]*lookout         // by key
 }
 
@@ -123,7 +123,7 @@ func newStore(ctx context.Context, servers []string, opts *Options) (*store, err
 	}
 	s := &store{
 		root: strings.TrimSuffix(o.Root, "/"), acl: o.acl(),
-		nodes: map[driver.Owner]*node{}, doubts: map[driver.Owner]bool{}, tombs: tombs{dead: map[driver.Owner]bool{}}, seen: map[string]bool{},
+		nodes: map[driver.Owner]*node{}, doubts: map[driver.Owner]bool{}, tombs: tombs{dead: map[driver.Owner]bool{}},
 		deliver: func(driver.Signal) {},
 	}
 	s.config = zk.Config{Timeout: sessionFor(o.TTL), Dial: o.dial, Path: s.root + "/-"}
@@ -265,7 +265,7 @@ func (s *store) session(ctx context.Context) (*link, error) {
 func (s *store) open() {
 	ctx, cancel := context.WithTimeout(s.life, setUp)
 	defer cancel()
-	l := &link{watches: map[string]map[watcher]bool{}, lookouts: map[string]*lookout{}}
+	l := &link{watches: map[string]map[watcher]bool{}, names: map[string]*name{}, lookouts: map[string]*lookout{}}
 	config := s.config
 	config.Event = func(e zk.Event) { s.event(l, e) }
 	config.Resumed = func() { s.resumed(l) }

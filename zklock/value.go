@@ -132,10 +132,10 @@ func ring(bell chan struct{}) {
 	}
 }
 
-func (lo *lookout) seen(*store, zk.Event) []driver.Signal {
+func (lo *lookout) seen(*store, zk.Event) (signals []driver.Signal, keep bool) {
 	lo.armed = false
 	ring(lo.bell)
-	return nil
+	return nil, false
 }
 
 func (s *store) Watch(ctx context.Context, n driver.Name, changed func()) error {

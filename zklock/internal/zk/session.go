@@ -29,8 +29,9 @@ type Config struct {
 	// Event is told what a watch saw, before the answer to any later request. It
 	// does not block.
 	Event func(Event)
-	// Resumed is told that the session goes on over a new connection: its watches
-	// are gone. Ended is told once that it is over. They do not block.
+	// Resumed is told that the session goes on over a new connection, before
+	// anything is sent on it: its watches are gone. Ended is told once that it is
+	// over. They do not block.
 	Resumed, Ended func()
 }
 
@@ -188,10 +189,10 @@ func (s *Session) run(c *conn) {
 				timer.Stop()
 			}
 		}
-		s.attach(c)
 		if s.config.Resumed != nil {
 			s.config.Resumed()
 		}
+		s.attach(c)
 	}
 }
 

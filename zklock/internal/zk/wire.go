@@ -124,6 +124,9 @@ func Multi(ops ...Op) Op {
 	return Op{code: opMulti, body: appendInt(appendBool(appendInt(b, -1), true), -1)}
 }
 
+// IsMulti tells whether the answer is that of several.
+func (o Op) IsMulti() bool { return o.code == opMulti }
+
 // writes tells whether a request goes through the servers' log, also if it is
 // refused.
 func (o Op) writes() bool {
@@ -158,14 +161,24 @@ func (r *Reply) Created() (path string, stat Stat, err error) {
 
 // FirstCreated reads the answer to a Multi whose first request was a Create.
 func (r *Reply) FirstCreated() (stat Stat, err error) {
+	if err := r.Failed(); err != nil {
+		return stat, err
+	}
+	d := decoder{b: r.body}
+	d.skip(4 + 1 + 4)
+	_, stat = d.text(), d.stat()
+	return stat, d.err
+}
+
+// Failed is the error of a Multi that was refused because of its first request.
+func (r *Reply) Failed() error {
 	d := decoder{b: r.body}
 	kind := d.int()
 	d.skip(1)
 	if code := ServerError(d.int()); kind == -1 && d.err == nil {
-		return stat, code // the whole was refused
+		return code
 	}
-	_, stat = d.text(), d.stat()
-	return stat, d.err
+	return d.err
 }
 
 // Data reads the answer to a GetData.

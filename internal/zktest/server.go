@@ -1,0 +1,250 @@
+// Package zktest starts real ZooKeeper servers for tests and benchmarks: on free
+// loopback ports, in folders of their own, and ended with the process.
+package zktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Version is the jars that a server is made of, as a class path.
+type Version string
+
+// Debian is what Debian's package zookeeper installs.
+const Debian Version = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar"
+
+// Versions are the servers to test with: Debian's, and another that HOLDFAST_ZOOKEEPER_JARS
+// names by a class path.
+func Versions() []Version {
+	versions := []Version{Debian}
+	if jars := os.Getenv("HOLDFAST_ZOOKEEPER_JARS"); jars != "" {
+		versions = append(versions, Version(jars))
+	}
+	return versions
+}
+
+// Tick is the servers' unit of time: sessions are at least two of it, and end up
+// to one late.
+const Tick = 200 * time.Millisecond
+
+// patience bounds what is waited for; a busy machine may need much.
+const patience = time.Minute
+
+// Server is one ZooKeeper.
+type Server struct {
+	Port    int
+	Dir     string
+	version Version
+	java    []string // arguments of java
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// nextPort begins somewhere, so that two runs at once seldom meet.
+var nextPort atomic.Int64
+
+func init() { nextPort.Store(int64(os.Getpid()%1000) * 10) }
+
+// FreePort is a port that nobody listens on, below those that clients get.
+func FreePort() int {
+	for {
+		port := 20000 + int(nextPort.Add(1))%11000
+		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
+}
+
+func newServer(v Version) (*Server, error) {
+	dir, err := os.MkdirTemp("/dev/shm", "zktest") // in memory, where there is such a thing
+	if err != nil {
+		dir, err = os.MkdirTemp("", "zktest")
+	}
+	return &Server{Dir: dir, version: v, Port: FreePort()}, err
+}
+
+// Start starts a lone server, with arguments of java's.
+func Start(v Version, java ...string) (*Server, error) {
+	var last error
+	for range 20 { // the port may be taken meanwhile
+		s, err := newServer(v)
+		if err != nil {
+			return nil, err
+		}
+		s.java = java
+		if err = s.configure(); err == nil {
+			err = s.Start()
+		}
+		if err == nil {
+			return s, nil
+		}
+		s.Remove()
+		if last = err; errors.Is(err, os.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
+			break
+		}
+	}
+	return nil, last
+}
+
+func (s *Server) configure(lines ...string) error {
+	config := append([]string{
+		fmt.Sprintf("tickTime=%d", Tick.Milliseconds()), "dataDir=" + filepath.Join(s.Dir, "data"), fmt.Sprintf("clientPort=%d", s.Port),
+		"clientPortAddress=127.0.0.1", "admin.enableServer=false", "4lw.commands.whitelist=*", "maxClientCnxns=0",
+		"minSessionTimeout=400", "maxSessionTimeout=120000",
+	}, lines...)
+	return os.WriteFile(filepath.Join(s.Dir, "zoo.cfg"), []byte(strings.Join(config, "\n")+"\n"), 0o600)
+}
+
+// Begin starts the server with its data, and does not wait until it serves.
+func (s *Server) Begin() error {
+	for jar := range strings.SplitSeq(string(s.version), ":") {
+		if _, err := os.Stat(strings.TrimSuffix(jar, "/*")); err != nil {
+			return fmt.Errorf("tests need ZooKeeper (make servers, or Debian: apt-get install zookeeper default-jre-headless): %w", err)
+		}
+	}
+	args := append([]string{
+		"-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Dzookeeper.forceSync=no", "-cp", string(s.version),
+	}, s.java...)
+	args = append(args, "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.Dir, "zoo.cfg"))
+	log, err := os.OpenFile(filepath.Join(s.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.CommandContext(context.Background(), "java", args...) //nolint:gosec // our own arguments
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("tests need java (Debian: apt-get install default-jre-headless): %w", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // its log says why
+		close(ended)
+	}()
+	s.mu.Lock()
+	s.cmd, s.ended = cmd, ended
+	s.mu.Unlock()
+	return nil
+}
+
+// Start is Begin, and waits until the server serves.
+func (s *Server) Start() error {
+	if err := s.Begin(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	ended := s.ended
+	s.mu.Unlock()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		select {
+		case <-ended: // or the port is taken
+			log, _ := os.ReadFile(filepath.Join(s.Dir, "log"))
+			return fmt.Errorf("the server ended: %s", log)
+		case <-poll.C:
+			if s.Mode() != "" && strings.Contains(s.Word("conf"), s.Dir) {
+				return nil
+			}
+		}
+	}
+	s.Kill()
+	return errors.New("the server does not serve")
+}
+
+// Word asks the server one of its four-letter questions; "" if it does not
+// answer.
+func (s *Server) Word(word string) string {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", s.Addr())
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := conn.Write([]byte(word)); err != nil {
+		return ""
+	}
+	var answer strings.Builder
+	buffer := make([]byte, 1<<12)
+	for {
+		n, err := conn.Read(buffer)
+		answer.Write(buffer[:n])
+		if err != nil {
+			return answer.String()
+		}
+	}
+}
+
+// Mode is leader, follower or standalone; "" if it does not serve.
+func (s *Server) Mode() string {
+	_, rest, _ := strings.Cut(s.Word("srvr"), "Mode: ")
+	mode, _, _ := strings.Cut(rest, "\n")
+	return mode
+}
+
+// Counter is one of the figures of mntr; -1 if it is not told.
+func (s *Server) Counter(name string) int {
+	for line := range strings.Lines(s.Word("mntr")) {
+		if key, value, _ := strings.Cut(strings.TrimSpace(line), "\t"); key == name {
+			n, _ := strconv.Atoi(value)
+			return n
+		}
+	}
+	return -1
+}
+
+// Addr is where clients reach it, URL how ours do.
+func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.Port) }
+
+// URL opens it, under the root /holdfast.
+func (s *Server) URL() string { return "zookeeper://" + s.Addr() + "/holdfast" }
+
+// Kill ends it as a crash does.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	cmd, ended := s.cmd, s.ended
+	s.cmd = nil
+	s.mu.Unlock()
+	if cmd != nil {
+		_ = cmd.Process.Kill()
+		<-ended
+	}
+}
+
+// Signal sends it a signal, if it runs.
+func (s *Server) Signal(sig syscall.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil {
+		return nil
+	}
+	return s.cmd.Process.Signal(sig)
+}
+
+// Restart kills it and starts it again with its data.
+func (s *Server) Restart() error {
+	s.Kill()
+	return s.Start()
+}
+
+// Remove ends it and deletes its data.
+func (s *Server) Remove() {
+	s.Kill()
+	_ = os.RemoveAll(s.Dir)
+}

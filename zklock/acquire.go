@@ -161,6 +161,10 @@ func (s *store) create(ctx context.Context, l *link, req *driver.AcquireRequest)
 			return nil, view{}, err
 		}
 		made := replies[first:]
+		if first == 1 && replies[0].Refused() && !errors.Is(replies[0].Err, zk.ErrNodeExists) && made[0].Err != nil {
+			s.forgetName(l, known)
+			return nil, view{}, refused("making the node of "+req.Name.Key, replies[0].Err)
+		}
 		if made[0].NoNode() && try < tries {
 			s.forgetName(l, known)
 			if first == 1 { // there is not even a root

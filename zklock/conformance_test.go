@@ -9,8 +9,12 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	s := ownServer(t)
-	drivertest.Run(t, drivertest.Harness{New: opener(s.url()), Spawn: drivertest.Self(s.url()), TTL: time.Second})
+	suite(t, ownServer(t).url())
+}
+
+func suite(t *testing.T, at string) {
+	t.Helper()
+	drivertest.Run(t, drivertest.Harness{New: opener(at), Spawn: drivertest.Self(at), TTL: time.Second})
 }
 
 // A restart disturbs every case that runs beside it, so these have a server of
@@ -18,11 +22,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceRestart(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t)
-	restartCases(t, drivertest.Harness{New: opener(s.url()), Restart: s.restart, TTL: time.Second})
-}
-
-func restartCases(t *testing.T, h drivertest.Harness) {
-	t.Helper()
+	h := drivertest.Harness{New: opener(s.url()), Restart: s.restart, TTL: time.Second}
 	for _, c := range drivertest.Cases() {
 		if c.Needs&drivertest.NeedRestart != 0 {
 			t.Run(c.ID, func(t *testing.T) {

@@ -13,8 +13,10 @@ import (
 	_ "github.com/holdfast-go/holdfast/filelock"
 	"github.com/holdfast-go/holdfast/internal/etcdtest"
 	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/internal/zktest"
 	_ "github.com/holdfast-go/holdfast/memlock"
 	_ "github.com/holdfast-go/holdfast/redislock"
+	_ "github.com/holdfast-go/holdfast/zklock"
 )
 
 // storeCase is a store that the tests of this module run on. README.md says
@@ -63,6 +65,24 @@ var stores = []storeCase{
 			return c.URL()
 		},
 	},
+	{
+		name: "zookeeper", class: driver.ClassA, bound: driver.ByConnection, processes: true,
+		start: func(tb testing.TB) string {
+			tb.Helper()
+			return startZooKeeper(tb).URL()
+		},
+	},
+}
+
+// startZooKeeper starts a server whose locks outlive it.
+func startZooKeeper(tb testing.TB) *zktest.Server {
+	tb.Helper()
+	s, err := zktest.Start(zktest.Debian)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Remove)
+	return s
 }
 
 // startRedis starts a server whose locks outlive it.

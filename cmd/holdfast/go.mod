@@ -6,6 +6,7 @@ require (
 	github.com/holdfast-go/holdfast v0.0.0
 	github.com/holdfast-go/holdfast/etcdlock v0.0.0
 	github.com/holdfast-go/holdfast/redislock v0.0.0
+	github.com/holdfast-go/holdfast/zklock v0.0.0
 )
 
 require (
@@ -35,3 +36,5 @@ replace github.com/holdfast-go/holdfast => ../..
 replace github.com/holdfast-go/holdfast/etcdlock => ../../etcdlock
 
 replace github.com/holdfast-go/holdfast/redislock => ../../redislock
+
+replace github.com/holdfast-go/holdfast/zklock => ../../zklock

@@ -10,6 +10,7 @@ import (
 	_ "github.com/holdfast-go/holdfast/filelock"
 	_ "github.com/holdfast-go/holdfast/memlock"
 	_ "github.com/holdfast-go/holdfast/redislock"
+	_ "github.com/holdfast-go/holdfast/zklock"
 )
 
 func main() {

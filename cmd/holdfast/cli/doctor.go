@@ -152,7 +152,10 @@ func describe(p driver.Properties, at place) *diagnosis {
 		LivesBy:  "a lease: a dead holder's lock is free when its TTL is over",
 		Warnings: append([]string{}, p.Warnings...), Abilities: []string{}, Missing: []string{}, Laws: []lawResult{},
 	}
-	if p.Bound == driver.ByConnection {
+	switch {
+	case p.Bound == driver.ByConnection && p.MaxTTL > 0:
+		d.LivesBy = "the holder's session: a dead holder's lock is free when that has run out"
+	case p.Bound == driver.ByConnection:
 		d.LivesBy = "the holder's process or connection: the lock is free when that ends"
 	}
 	for _, ability := range []struct {

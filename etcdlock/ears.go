@@ -272,9 +272,21 @@ func (b *book) stands(e *entry) {
 	b.lookSoon(e)
 }
 
+// generation is the revision at which the key was created that is meant: keys are
+// used again.
+func (w *watch) generation() int64 {
+	if w.rival != nil {
+		return w.rival.place.created
+	}
+	return w.entry.created
+}
+
 // happened acts on what a watch saw; under mu.
 func (b *book) happened(w *watch, event *mvccpb.Event) []driver.Signal {
 	e := w.entry
+	if since := w.generation(); event.Kv.ModRevision <= since {
+		return nil // of the key's use before: the watch's server was behind the one that was asked
+	}
 	switch {
 	case w.rival != nil && event.Type == mvccpb.DELETE:
 		return b.gone(e, w)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-go/holdfast"
@@ -353,6 +354,33 @@ func TestRevokedAtTheReleaseOfTheOneBefore(t *testing.T) {
 		third.Token = sig.Grant.Token
 		free(t, m3, third)
 	}
+}
+
+// A server that is behind tells of the end of what was under a key before: that is
+// the end of nothing that is there now.
+func TestEventsOfFormerUse(t *testing.T) {
+	t.Parallel()
+	server := sharedServer(t)
+	holder, s := server.open(t), server.open(t)
+	var h heard
+	h.listen(s)
+	ref, place := hold(t, holder, t.Name()), enqueue(t, s, t.Name())
+	quiet(t, s)
+	s.book.mu.Lock()
+	e := s.book.entries[place.Owner]
+	for _, w := range []*watch{e.own, e.before[0].watch} {
+		former := &mvccpb.Event{Type: mvccpb.DELETE, Kv: &mvccpb.KeyValue{ModRevision: w.generation() - 1}}
+		if signals := s.book.happened(w, former); len(signals) > 0 {
+			t.Errorf("%+v", signals)
+		}
+	}
+	s.book.mu.Unlock()
+	if res := s.Beat(t.Context(), []driver.Ref{place})[0]; res.Status != driver.Waiting {
+		t.Errorf("beat: %+v", res)
+	}
+	free(t, holder, ref)
+	until(t, "the grant is told", func() bool { return h.has(driver.GrantSignal, place.Owner) })
+	free(t, s, place)
 }
 
 // The middle one of three dies while the holder lives: that is no grant for the

@@ -202,7 +202,7 @@ func (o *Options) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return secure, nil
 }
 
-// The session lives longer than we trust in it: see decision 007.
+// The session lives longer than we trust in it: see docs/decisions/010.
 func sessionFor(ttl time.Duration) time.Duration {
 	return (ttl*4/3 + time.Millisecond).Truncate(time.Millisecond)
 }

@@ -13,10 +13,10 @@ import (
 // Close ends the ctx of all that [Election.Run] does, and waits until it has
 // returned, at most for its grace. Then it releases all leases (or leaves them, see Options.LeaveOnClose), ends
 // all waits with ErrClosed and all goroutines, and closes the store. It takes
-// about 5 s at most if the store does not answer. The error names what may
-// remain there until it expires: ErrUnavailable, what the store did not release;
-// ErrIndeterminate, attempts whose answer was lost so lately that they may
-// still arrive. Holds that MinHold keeps on a store bound
+// about 5 s at most if the store does not answer: then the error, ErrUnavailable,
+// names what may remain there until it expires. Attempts whose answer was lost
+// (as when their ctx ended half-way), that were undone since, but so lately that
+// the store may yet receive them, are named in the log. Holds that MinHold keeps on a store bound
 // to the connection are waited for. It may be called at any time and again; a
 // repeated Close returns what the first one did.
 func (c *Client) Close() error {
@@ -109,9 +109,10 @@ func (c *Client) settleDebts() error {
 		case lingering > 0:
 			end = now.Add(releaseBudget)
 		case len(unanswered) == 0, now >= end:
-			return errors.Join(
-				c.mayRemain(ErrUnavailable, "the store did not answer", unanswered),
-				c.mayRemain(ErrIndeterminate, "the answer to an attempt was lost", late))
+			if len(late) > 0 {
+				c.log.Info("holdfast: closed while attempts that were undone may yet arrive", "store", c.props.Store, "names", distinct(late))
+			}
+			return c.mayRemain(unanswered)
 		}
 		timer := time.NewTimer(max(0, end.Until()))
 		select {
@@ -135,12 +136,16 @@ func (c *Client) openDebts() (unanswered, late []string) {
 	return unanswered, late
 }
 
-func (c *Client) mayRemain(kind error, why string, names []string) error {
+func (c *Client) mayRemain(names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
+	return c.errorf("close", "", ErrUnavailable, errors.New("the store did not answer: may remain until it expires: "+distinct(names)))
+}
+
+func distinct(names []string) string {
 	slices.Sort(names)
-	return c.errorf("close", "", kind, errors.New(why+": may remain until it expires: "+strings.Join(slices.Compact(names), ", ")))
+	return strings.Join(slices.Compact(names), ", ")
 }
 
 // paid wakes settleDebts; under mu.

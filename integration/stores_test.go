@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -121,11 +120,10 @@ func openClient(t *testing.T, url string, opts *holdfast.Options) *holdfast.Clie
 	return c
 }
 
-// closeClient closes it. That the answer to an attempt was lost, which a ctx that
-// ends half-way does, is no fault.
+// closeClient closes it.
 func closeClient(tb testing.TB, c *holdfast.Client) {
 	tb.Helper()
-	if err := c.Close(); err != nil && !errors.Is(err, holdfast.ErrIndeterminate) {
+	if err := c.Close(); err != nil {
 		tb.Error(err)
 	}
 }

@@ -167,23 +167,17 @@ func (c *Client) window(a ask) time.Duration {
 func (ln *line) askInline(w *waiter, first *place) {
 	c := ln.c
 	res, err := c.attempt(w.ctx, first, c.queuer != nil && !w.ask.unfair)
-	p := ln.settle(first, res, err)
+	parked := ln.settle(first, res, err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ln.serving = false
-	w.own = p == nil && w.lease != nil && w.lease.hold.owner == first.owner
+	w.own = !parked && w.lease != nil && w.lease.hold.owner == first.owner
+	if !parked {
+		ln.serving = false
+	}
 	if w.ctx.Err() != nil {
 		ln.remove(w) // he is leaving: nothing more is tried for him (law W1)
 	}
-	switch {
-	case p == nil:
+	if !parked {
 		ln.stir()
-	case c.closed:
-		delete(c.places, p.owner)
-		c.keeper.cancel(&p.alarm)
-		c.owe(&debt{req: driver.ReleaseRequest{Ref: p.ref(), Abandon: true}})
-		ln.tidy()
-	default:
-		ln.startServing(p)
 	}
 }

@@ -46,9 +46,10 @@ type Client struct {
 
 	// life ends in Close: the parent of all waiting on behalf of the client.
 	life context.Context
-	// always never ends: of requests to local stores, which answer at once.
-	always context.Context
-	end    context.CancelFunc
+	// always never ends.
+	always   context.Context
+	timeouts timeouts
+	end      context.CancelFunc
 	// Calls of users and what serves them; added to under mu, not after closed.
 	work sync.WaitGroup
 	// What the keeper starts; added to under mu, not after stopped.
@@ -257,10 +258,17 @@ func (c *Client) errorf(op, name string, kind, cause error) *Error {
 // bounded limits one request to the store. Local stores answer at once, and a
 // timer for each would cost more than the request.
 func (c *Client) bounded(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
-	if c.props.Local {
+	return c.within(ctx, c.requestTimeout(ttl))
+}
+
+func (c *Client) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	switch {
+	case c.props.Local:
 		return ctx, func() {}
+	case ctx.Done() == nil:
+		return c.timeouts.get(d), func() {}
 	}
-	return context.WithTimeout(ctx, c.requestTimeout(ttl))
+	return context.WithTimeout(ctx, d)
 }
 
 func (c *Client) requestTimeout(ttl time.Duration) time.Duration {

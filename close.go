@@ -64,6 +64,7 @@ func (c *Client) close() error {
 		c.acquires.wg.Wait()
 		c.releases.wg.Wait()
 	}
+	c.timeouts.end()
 	if err != nil {
 		c.log.Warn("holdfast: closed with releases open", "store", c.props.Store, "error", err)
 	}

@@ -24,6 +24,7 @@ type committer[Q, A any] struct {
 
 	mu    sync.Mutex
 	lanes map[int]*lane[Q, A]
+	first lane[Q, A]     // of shard 0, kept
 	wg    sync.WaitGroup // batches in flight
 }
 
@@ -47,23 +48,16 @@ type call[Q, A any] struct {
 // do sends a request, with whatever else is waiting if all flights are taken.
 // A request that blocked once is sent alone. If ctx ends while the request
 // still waits for a flight it is not sent (Canceled); later, it may still be
-// applied (Indeterminate).
+// applied (Indeterminate). ctx bounds the request as well.
 func (g *committer[Q, A]) do(ctx context.Context, req Q, blocked bool) (A, error) {
 	shard := g.c.shard(g.ref(req))
 	g.mu.Lock()
-	l := g.lanes[shard]
-	if l == nil {
-		l = &lane[Q, A]{}
-		g.lanes[shard] = l
-	}
+	l := g.lane(shard)
 	if l.flying < flights && len(l.queue) == 0 {
 		l.flying++
 		g.mu.Unlock()
 		defer g.land(shard, l)
-		alone := []Q{req}
-		sctx, cancel := context.WithTimeout(ctx, g.timeout(alone))
-		defer cancel()
-		return g.send(sctx, alone)[0], nil
+		return g.send(ctx, []Q{req})[0], nil
 	}
 	call := &call[Q, A]{req: req, alone: blocked, done: make(chan struct{})}
 	l.queue = append(l.queue, call)
@@ -74,6 +68,19 @@ func (g *committer[Q, A]) do(ctx context.Context, req Q, blocked bool) (A, error
 	case <-ctx.Done():
 		return g.giveUp(l, call, ctx.Err())
 	}
+}
+
+// lane finds or makes the lane of a shard; under mu.
+func (g *committer[Q, A]) lane(shard int) *lane[Q, A] {
+	if shard == 0 {
+		return &g.first
+	}
+	l := g.lanes[shard]
+	if l == nil {
+		l = &lane[Q, A]{}
+		g.lanes[shard] = l
+	}
+	return l
 }
 
 // giveUp takes a call out of the queue whose caller is gone.
@@ -111,7 +118,7 @@ func (g *committer[Q, A]) fly(shard int, l *lane[Q, A]) {
 			g.land(shard, l)
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), g.timeout(requests(batch)))
+		ctx, cancel := g.c.within(g.c.always, g.timeout(requests(batch)))
 		g.exchange(ctx, batch)
 		cancel()
 	}

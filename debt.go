@@ -40,11 +40,16 @@ func (c *Client) abandon(p *place, unknown bool) {
 
 // giveBack releases a grant that came too late, or for nobody.
 func (c *Client) giveBack(p *place, g driver.Grant) {
+	c.mu.Lock()
+	c.oweGrant(p, g)
+	c.mu.Unlock()
+}
+
+// oweGrant is giveBack under mu.
+func (c *Client) oweGrant(p *place, g driver.Grant) {
 	ref := p.ref()
 	ref.Token = g.Token
-	c.mu.Lock()
 	c.owe(&debt{req: driver.ReleaseRequest{Ref: ref}})
-	c.mu.Unlock()
 }
 
 // owe enters a debt, to be paid at once; under mu.
@@ -56,9 +61,7 @@ func (c *Client) owe(d *debt) {
 
 // pay sends a debt once, and plans what is left of it.
 func (c *Client) pay(d *debt) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.life), c.releaseTimeout())
-	_, err := c.sendRelease(ctx, &d.req)
-	cancel()
+	_, err := c.sendRelease(c.always, &d.req)
 	c.mu.Lock()
 	now := driver.Now()
 	d.tries++
@@ -114,12 +117,9 @@ func (d *debt) pause() time.Duration {
 }
 
 func (c *Client) sendRelease(ctx context.Context, req *driver.ReleaseRequest) (bool, error) {
+	ctx, cancel := c.within(ctx, c.releaseTimeout())
+	defer cancel()
 	if c.releases == nil {
-		if !c.props.Local {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, c.releaseTimeout())
-			defer cancel()
-		}
 		return c.store.Release(ctx, req)
 	}
 	answer, err := c.releases.do(ctx, req, false)

@@ -62,7 +62,11 @@ func (c *Client) newHold(ln *line, at *place, g driver.Grant, now, deadline driv
 	h.leases = h.firstSlot[:0]
 	c.holds[h.owner] = h
 	ln.holds++
-	h.renewAt = cmp.Or(at.sent, now).Add(h.renewEvery(cmp.Or(g.Window, at.ask.ttl)))
+	every := h.renewEvery(cmp.Or(g.Window, at.ask.ttl))
+	if g.Bare {
+		every = min(every, bareTime)
+	}
+	h.renewAt = cmp.Or(at.sent, now).Add(every)
 	return h
 }
 

@@ -17,9 +17,10 @@ type line struct {
 	name        driver.Name
 	first, last *waiter
 	holds       int
-	serving     bool          // one goroutine asks the store: see serve.go
+	serving     bool          // one goroutine asks the store, or a place is parked there: see serve.go
 	changed     chan struct{} // tells it that waiters came or left
-	place       *place        // what it waits with in the store's queue
+	place       *place        // parked in the store's queue: see queue.go
+	pause       backoff       // between attempts, of who serves
 	reason      error         // why the store did not grant last: ErrHeld, ErrUnavailable…
 	cause       error         // the store's own words for it
 	queue       driver.Queue  // what was learned last
@@ -129,8 +130,14 @@ func (ln *line) remove(w *waiter) {
 	ln.nudge()
 }
 
-// nudge makes the serving goroutine look at the waiters again.
+// nudge makes whoever serves look at the waiters again.
 func (ln *line) nudge() {
+	if p := ln.place; p != nil {
+		if !ln.wants(p.ask) {
+			ln.dropPlace()
+		}
+		return
+	}
 	if ln.changed != nil {
 		select {
 		case ln.changed <- struct{}{}:
@@ -179,7 +186,7 @@ func (ln *line) stir() {
 		ln.armTurn()
 		return
 	}
-	ln.startServing(nil)
+	ln.startServing(ln.serve)
 }
 
 // await sleeps until the waiter is served, ctx ends, or the wait runs out.

@@ -28,7 +28,8 @@ const (
 	localCheck        = 2 * time.Second // of a hold that only the process bounds
 	releaseBudget     = 5 * time.Second
 	claimWindow       = 3 * time.Second
-	beatEarly         = time.Second // the first beats of a place
+	bareTime          = 2 * time.Second // until the store learns the token, at most
+	beatEarly         = time.Second     // the first beats of a place
 	beatEarlyCount    = 3
 	beatLate          = 10 * time.Second // the later ones
 	beatRankStep      = 50 * time.Millisecond

@@ -30,10 +30,11 @@ type place struct {
 	req   driver.AcquireRequest
 
 	// Under client.mu.
-	over   bool      // its waiting is over: a late answer to a beat does not count
-	lost   bool      // the store said so before we knew that it was ours
-	missed bool      // signals may have been lost while a beat was on its way
-	news   chan news // in the queue: what became of the place; one entry
+	over   bool // its waiting is over: a late answer to a beat does not count
+	lost   bool // the store said so before we knew that it was ours
+	missed bool // signals may have been lost while a beat was on its way
+	heard  bool // there is news
+	news   news // what became of the place in the queue; the first counts
 	alarm  alarm
 	beats  int
 }
@@ -62,15 +63,19 @@ func (p *place) request(queue bool) *driver.AcquireRequest {
 	window := p.ask.window
 	p.req = driver.AcquireRequest{
 		Name: p.name, Owner: p.owner, Label: p.label, Mode: p.ask.mode, N: p.ask.n, Limit: p.ask.limit,
-		TTL: window, Queue: queue, Unfair: p.ask.unfair, Claim: min(claimWindow, window),
+		TTL: window, Queue: queue, Unfair: p.ask.unfair, Claim: min(claimWindow, window), Bare: p.ask.bare(),
 	}
 	return &p.req
 }
 
+// bare tells whether the store may learn the token of the grant later: not if no
+// renewal is sure to bring it.
+func (a ask) bare() bool { return a.mode == Exclusive && !a.noRenew && a.maxHold == 0 }
+
 // attempt sends one request for the place. Whatever it may have left behind
 // after an error is undone in the background.
 func (c *Client) attempt(ctx context.Context, p *place, queue bool) (driver.AcquireResult, error) {
-	c.register(p, queue)
+	c.register(p)
 	res, err := c.send(ctx, p, queue)
 	switch {
 	case err != nil && c.store.Classify(err) == driver.Indeterminate:
@@ -88,10 +93,7 @@ func (c *Client) attempt(ctx context.Context, p *place, queue bool) (driver.Acqu
 
 // register makes the place known to signals, which may overtake the answer. It
 // stays so until it is a hold or given up.
-func (c *Client) register(p *place, queue bool) {
-	if queue {
-		p.news = make(chan news, 1)
-	}
+func (c *Client) register(p *place) {
 	if c.signals {
 		c.mu.Lock()
 		c.places[p.owner] = p

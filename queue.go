@@ -40,11 +40,14 @@ func (p *place) plan(q driver.Queue) {
 	p.c.keeper.place(&p.alarm, p)
 }
 
-// tell leaves news for the serving goroutine; the first counts. Under mu.
+// tell notes what became of the place; under mu.
 func (p *place) tell(n news) {
-	select {
-	case p.news <- n:
-	default:
+	if p.over || p.heard {
+		return
+	}
+	p.heard, p.news = true, n
+	if p.ln != nil && p.ln.place == p {
+		p.ln.unpark()
 	}
 }
 
@@ -74,48 +77,69 @@ func (p *place) beaten(sent driver.Instant, seen uint64, res driver.BeatResult) 
 	}
 }
 
-// awaitPlace waits until the place is granted, gone, or wanted by nobody. It is
-// false if the store forgot the place: then the next attempt is a new owner's.
-func (ln *line) awaitPlace(p *place) bool {
-	c := ln.c
-	c.mu.Lock()
+// park leaves the line to a place that waits in the store's queue. That costs no
+// goroutine: whoever hears of the place, or finds it unwanted, goes on. Under mu.
+func (ln *line) park(p *place) {
 	ln.place = p
-	c.mu.Unlock()
-	n, ok := ln.awaitNews(p)
-	c.mu.Lock()
-	ln.place, p.over = nil, true
-	if !ok || n.gone {
-		delete(c.places, p.owner)
-	}
-	c.keeper.cancel(&p.alarm)
-	c.mu.Unlock()
 	switch {
-	case !ok:
-		c.abandon(p, false)
-		return true
-	case n.gone:
-		return false
+	case ln.c.closed || !ln.wants(p.ask):
+		ln.dropPlace()
+	case p.heard: // the news overtook the answer
+		ln.unpark()
 	}
-	return ln.takeGrant(p, n.grant)
 }
 
-// awaitNews is false if nobody wants the place any more.
-func (ln *line) awaitNews(p *place) (news, bool) {
-	for {
-		ln.c.mu.Lock()
-		wanted := ln.wants(p.ask) && !ln.c.closed
-		ln.c.mu.Unlock()
-		if !wanted {
-			return news{}, false
-		}
-		select {
-		case n := <-p.news:
-			return n, true
-		case <-ln.changed:
-		case <-ln.c.life.Done():
-			return news{}, false
-		}
+// leavePlace ends the parking; under mu.
+func (ln *line) leavePlace() *place {
+	p := ln.place
+	ln.place, p.over = nil, true
+	ln.c.keeper.cancel(&p.alarm)
+	return p
+}
+
+// unpark goes on when there is news of the place. A grant that can be trusted as it
+// is goes to the waiter at once, on the goroutine that brought it; all else may need
+// the store. Under mu.
+func (ln *line) unpark() {
+	p := ln.leavePlace()
+	if n := p.news; n.gone || !p.fresh(n.grant) {
+		ln.startServing(func() { ln.serveOn(p, n) })
+		return
 	}
+	ln.hand(p, p.news.grant)
+	ln.pause, ln.serving = backoff{}, false
+	ln.stir()
+}
+
+// dropPlace gives up a place that nobody wants any more; under mu.
+func (ln *line) dropPlace() {
+	p := ln.leavePlace()
+	delete(ln.c.places, p.owner)
+	ln.c.owe(&debt{req: driver.ReleaseRequest{Ref: p.ref(), Abandon: true}})
+	ln.serving = false
+	ln.stir()
+}
+
+// serveOn goes on with a place that is gone, or has a grant that must be claimed
+// first.
+func (ln *line) serveOn(p *place, n news) {
+	switch {
+	case n.gone:
+		ln.c.forget(p)
+		ln.rest(&ln.pause, 0)
+	case ln.takeGrant(p, n.grant):
+		ln.pause = backoff{}
+	default: // the store forgot it: the next attempt is a new owner's
+		ln.rest(&ln.pause, 0)
+	}
+	ln.serve()
+}
+
+// fresh tells whether a grant is known of so early that most of its window is left.
+// Its trust counts from the last request that was answered with "waiting".
+func (p *place) fresh(g driver.Grant) bool {
+	p.sent, p.late = cmp.Or(g.Sent, p.sent), g.Window < p.ask.window
+	return g.Window == 0 || !p.mustClaim(g) && driver.Now().Sub(p.sent) <= g.Window/renewFraction
 }
 
 // takeGrant trusts the grant of a place, which lives for a claim window counted
@@ -123,11 +147,7 @@ func (ln *line) awaitNews(p *place) (news, bool) {
 // that is left the waiter has it without a further exchange, and the keeper
 // claims it soon; else it is claimed first.
 func (ln *line) takeGrant(p *place, g driver.Grant) bool {
-	if g.Sent != 0 {
-		p.sent = g.Sent
-	}
-	if g.Window == 0 || !p.mustClaim(g) && driver.Now().Sub(p.sent) <= g.Window/renewFraction {
-		p.late = g.Window < p.ask.window
+	if p.fresh(g) {
 		ln.deliver(p, g)
 		return true
 	}
@@ -157,7 +177,7 @@ func (ln *line) claim(p *place, g driver.Grant) (driver.Grant, bool) {
 		cancel()
 		switch {
 		case res.Err == nil && res.Status == driver.Renewed:
-			p.sent, g.Window = cmp.Or(res.Sent, sent), res.Window
+			p.sent, g.Window, p.late = cmp.Or(res.Sent, sent), res.Window, false
 			return g, true
 		case res.Err == nil && res.Status == driver.Lost:
 			c.forget(p)

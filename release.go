@@ -60,14 +60,13 @@ func (c *Client) giveUp(ctx context.Context, h *hold, l *Lease) error {
 	defer c.work.Done()
 	l.endContext()
 
-	if asking != nil || !c.props.Local {
+	ctx = context.WithoutCancel(ctx)
+	if asking != nil {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), releaseBudget)
+		ctx, cancel = context.WithTimeout(ctx, releaseBudget)
 		defer cancel()
-	} else {
-		ctx = c.always
+		settled(ctx, asking)
 	}
-	settled(ctx, asking)
 	released, err := c.sendRelease(ctx, req)
 
 	c.mu.Lock()

@@ -10,50 +10,45 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// startServing asks the store on a goroutine of its own, going on with a place
-// that already waits, until no waiter is left; under mu.
-func (ln *line) startServing(p *place) {
+// startServing asks the store on a goroutine of its own; under mu.
+func (ln *line) startServing(serve func()) {
 	ln.serving = true
 	if ln.changed == nil {
 		ln.changed = make(chan struct{}, 1)
 	}
-	ln.c.work.Go(func() { ln.serve(p) })
+	ln.c.work.Go(serve)
 }
 
 // serve asks the store for the first waiter, again and again, until none is
-// left. It is the one waiter that all goroutines of this client together cost
-// the store (law W5).
-func (ln *line) serve(p *place) {
+// left or a place waits in the store's queue. It is the one waiter that all
+// goroutines of this client together cost the store (law W5).
+func (ln *line) serve() {
 	c := ln.c
-	for pause := (backoff{}); ; {
-		if p != nil { // it waits in the queue
-			if ln.awaitPlace(p) {
-				pause = backoff{}
-			} else {
-				ln.rest(&pause, 0)
-			}
-		}
-		if p = ln.next(); p == nil {
+	for {
+		p := ln.next()
+		if p == nil {
 			return
 		}
 		if c.blocker != nil && !p.ask.unfair {
-			ln.serveBlocking(p, &pause)
-			p = nil
+			ln.serveBlocking(p, &ln.pause)
 			continue
 		}
 		if c.overloaded() { // no use in asking what is not answered
-			p = nil
-			ln.rest(&pause, 0)
+			ln.rest(&ln.pause, 0)
 			continue
 		}
-		res, err := c.attempt(c.life, p, c.queuer != nil && !p.ask.unfair)
-		if p = ln.settle(p, res, err); p != nil {
-			continue
+		ctx := c.life
+		if !c.props.Local { // then its time is bounded, and Close may wait for it
+			ctx = c.always
 		}
-		if err == nil && res.Status == driver.Granted {
-			pause = backoff{}
-		} else {
-			ln.rest(&pause, res.Queue.Remaining)
+		res, err := c.attempt(ctx, p, c.queuer != nil && !p.ask.unfair)
+		switch {
+		case ln.settle(p, res, err):
+			return
+		case err == nil && res.Status == driver.Granted:
+			ln.pause = backoff{}
+		default:
+			ln.rest(&ln.pause, res.Queue.Remaining)
 		}
 	}
 }
@@ -73,13 +68,13 @@ func (ln *line) next() *place {
 	return p
 }
 
-// settle acts on the answer to an attempt. It returns the place if it waits in
-// the queue now.
-func (ln *line) settle(p *place, res driver.AcquireResult, err error) *place {
+// settle acts on the answer to an attempt. If the place waits in the queue now, it
+// is true, and the line belongs to whoever hears of the place.
+func (ln *line) settle(p *place, res driver.AcquireResult, err error) (parked bool) {
 	c := ln.c
 	if err != nil {
 		ln.refused(p, err)
-		return nil
+		return false
 	}
 	switch res.Status {
 	case driver.Granted:
@@ -94,14 +89,15 @@ func (ln *line) settle(p *place, res driver.AcquireResult, err error) *place {
 		c.mu.Lock()
 		ln.reason, ln.cause, ln.queue = ErrHeld, nil, res.Queue
 		p.plan(res.Queue)
+		ln.park(p)
 		c.mu.Unlock()
-		return p
+		return true
 	case driver.Held, driver.Gone:
 		c.mu.Lock()
 		ln.reason, ln.cause, ln.queue = ErrHeld, nil, res.Queue
 		c.mu.Unlock()
 	}
-	return nil
+	return false
 }
 
 // refused notes an error. One that no repetition can mend ends the wait of all
@@ -170,7 +166,7 @@ func (ln *line) serveBlocking(p *place, pause *backoff) {
 		defer close(watching)
 		ln.cancelUnwanted(ctx, cancel, p.ask)
 	})
-	c.register(p, false)
+	c.register(p)
 	c.mu.Lock()
 	ln.reason, ln.cause = ErrHeld, nil // what the store will say if it does not grant
 	c.mu.Unlock()
@@ -232,17 +228,22 @@ func (ln *line) cancelUnwanted(ctx context.Context, cancel func(), a ask) {
 // to the run of readers there. A grant that is past its deadline, or that
 // nobody wants any more, goes back.
 func (ln *line) deliver(p *place, g driver.Grant) {
+	ln.c.mu.Lock()
+	defer ln.c.mu.Unlock()
+	ln.hand(p, g)
+}
+
+// hand is deliver under mu.
+func (ln *line) hand(p *place, g driver.Grant) {
 	c := ln.c
 	now := driver.Now()
 	deadline, err := c.trust(p, g, now)
-	c.mu.Lock()
 	delete(c.places, p.owner)
 	if err != nil || c.closed || p.lost || !p.serves(ln.first) {
 		if errors.Is(err, errBadGrant) {
 			ln.fail(p.ask, c.grantError(ln.name.Full, err))
 		}
-		c.mu.Unlock()
-		c.giveBack(p, g)
+		c.oweGrant(p, g)
 		return
 	}
 	ln.reason, ln.cause, ln.queue = ErrHeld, nil, driver.Queue{} // for those behind: by us
@@ -255,7 +256,6 @@ func (ln *line) deliver(p *place, g driver.Grant) {
 		h.serve(ln.first, now)
 	}
 	h.beginTurn(p.seen)
-	c.mu.Unlock()
 }
 
 // backoff is the pause between attempts: it doubles from 20 ms to 1 s, or from

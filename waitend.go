@@ -50,7 +50,7 @@ func (ln *line) askPlace(ctx context.Context, w *waiter, p *place) {
 		return
 	}
 	c.mu.Lock()
-	granted := len(p.news) > 0 || ln.place != p
+	granted := ln.place != p
 	c.mu.Unlock()
 	if granted {
 		select {

@@ -70,6 +70,11 @@ type AcquireRequest struct {
 	// how long it lives until the first renewal. It means nothing where the
 	// window is the session's.
 	Claim time.Duration
+	// Bare allows a grant whose token the store does not keep yet (see
+	// [Grant]), and an attempt that is granted though its owner was abandoned: only
+	// the repeated abandon ends that. Where a store has a cheaper way to do no more
+	// than this, it may take it.
+	Bare bool
 }
 
 // Status is the answer to an attempt or a heartbeat.
@@ -102,6 +107,11 @@ type Grant struct {
 	// by a session sets it to the sending of the session's latest answered proof
 	// of life, before or after the grant.
 	Sent Instant
+	// Bare: the store knows the owner, but not yet the token of the grant. Until a
+	// renewal, or a look with TTL 0, has brought it, any token is taken for the right
+	// one; Inspect gives 0, and a break has to go by the owner. Package holdfast renews
+	// such a grant within two seconds. Never without [AcquireRequest.Bare].
+	Bare bool
 }
 
 // AcquireResult is the answer to an attempt.

@@ -73,6 +73,11 @@ var exactCases = []Case{
 		Func:  releaseByOwner,
 		Kills: []string{"token demanded"},
 	},
+	{
+		ID: "G2.16", Rule: "A grant of which the store may learn the token late is its owner's alone, and from the first renewal on the token's too.",
+		Func:  bareGrant,
+		Kills: []string{"no owner compare", "release by name", "blind extend", "try takes a place", "token per process", "token reset on delete"},
+	},
 }
 
 func strangersChangeNothing(t *T) {
@@ -321,6 +326,36 @@ func releaseByOwner(t *T) {
 	if !a.released(bare) {
 		t.Errorf("a release by owner alone answered false")
 	}
+	b.frees(b.granted(n))
+}
+
+func bareGrant(t *T) {
+	a, b := t.peers()
+	n := t.Name()
+	h := a.granted(n, bare)
+	b.refused(n, "beside a bare grant", bare)
+	stranger := h.Ref
+	stranger.Owner = newOwner()
+	b.keeps(stranger, driver.Lost, "a stranger")
+	if b.released(stranger) {
+		t.Errorf("a stranger's release answered true")
+	}
+	a.keeps(h.Ref, driver.Renewed, "a bare grant")
+	if t.props.Fencing {
+		stale := h.Ref
+		stale.Token--
+		b.keeps(stale, driver.Lost, "a stale token, once the store knows the right one")
+		if b.released(stale) {
+			t.Errorf("a release with a stale token answered true")
+		}
+	}
+	a.frees(h)
+	next := b.granted(n, bare)
+	if t.props.Fencing && next.Token <= h.Token {
+		t.Errorf("token %d after %d", next.Token, h.Token)
+	}
+	a.keeps(h.Ref, driver.Lost, "a released grant")
+	b.frees(next)
 	b.frees(b.granted(n))
 }
 

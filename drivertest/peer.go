@@ -63,6 +63,8 @@ func permits(n, limit int) ask {
 	return func(r *driver.AcquireRequest) { r.Mode, r.N, r.Limit = driver.Permits, n, limit }
 }
 
+func bare(r *driver.AcquireRequest) { r.Bare = true }
+
 func as(o driver.Owner) ask { return func(r *driver.AcquireRequest) { r.Owner = o } }
 
 func lasting(ttl time.Duration) ask { return func(r *driver.AcquireRequest) { r.TTL = ttl } }

@@ -1,0 +1,20 @@
+package driver
+
+import (
+	"context"
+	"time"
+)
+
+type deadlineOnly struct{}
+
+// WithDeadlineOnly makes a ctx that nothing but its deadline ends. Package
+// holdfast gives it to calls of a caller whose own ctx never ends; the calls of
+// about one moment share one.
+func WithDeadlineOnly(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithValue(context.Background(), deadlineOnly{}, true), d)
+}
+
+// DeadlineOnly tells whether ctx is one of [WithDeadlineOnly]. A driver may then
+// leave it to its connection to end the call in time, where else it needs a goroutine
+// that can return before the call does.
+func DeadlineOnly(ctx context.Context) bool { return ctx.Value(deadlineOnly{}) != nil }

@@ -15,7 +15,32 @@ func (s *store) Acquire(ctx context.Context, req *driver.AcquireRequest) (driver
 }
 
 func (s *store) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) []driver.AcquireAnswer {
-	answers, ear := make([]driver.AcquireAnswer, len(reqs)), s.ears.of(tagOf(reqs[0].Name.Key))
+	answers := make([]driver.AcquireAnswer, len(reqs))
+	a := s.acquireBare(ctx, reqs, answers)
+	switch {
+	case len(a.rest) == 0:
+	case len(a.asked) == 0:
+		s.acquireByScript(ctx, reqs, answers)
+	default:
+		rest, restAnswers := make([]*driver.AcquireRequest, len(a.rest)), make([]driver.AcquireAnswer, len(a.rest))
+		for k, i := range a.rest {
+			rest[k] = reqs[i]
+		}
+		s.acquireByScript(ctx, rest, restAnswers)
+		for k, i := range a.rest {
+			answers[i] = restAnswers[k]
+		}
+		for _, i := range a.mine {
+			if err := answers[i].Err; err != nil { // whatever it says of the script, the record may be there
+				answers[i].Err = &driver.Failure{Kind: driver.Indeterminate, Err: err}
+			}
+		}
+	}
+	return answers
+}
+
+func (s *store) acquireByScript(ctx context.Context, reqs []*driver.AcquireRequest, answers []driver.AcquireAnswer) {
+	ear, epoch := s.ears.of(tagOf(reqs[0].Name.Key)), s.epoch()
 	listening := ear.listening()
 	keys, args := make([]string, 0, 3*len(reqs)), append(make([]string, 0, 1+4*len(reqs)), s.id)
 	for _, req := range reqs {
@@ -25,11 +50,12 @@ func (s *store) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) 
 	}
 	texts, shortage, err := s.confirmed(ctx, acquireScript, len(reqs), keys, args)
 	for i, req := range reqs {
-		if err != nil {
-			answers[i].Err = err
+		if answers[i].Err = err; err != nil {
 			continue
 		}
-		answers[i].AcquireResult, answers[i].Err = readAcquire(texts[i].Text, req)
+		text := texts[i].Text
+		answers[i].AcquireResult, answers[i].Err = readAcquire(text, req)
+		s.learn(req, epoch, &answers[i], !strings.Contains(text, " "))
 		switch answers[i].Status {
 		case driver.Waiting:
 			ear.plan(&answers[i].Queue)
@@ -43,7 +69,6 @@ func (s *store) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) 
 	if !listening {
 		s.listenThenLook(ctx, ear, reqs, answers)
 	}
-	return answers
 }
 
 // listenThenLook is for the first wait on a channel, which needs its

@@ -1,9 +1,11 @@
 package redislock
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/rueidis"
@@ -49,26 +51,77 @@ func expect(tb testing.TB, what string, got, want map[string]int) {
 	}
 }
 
+// trips counts what a Link sends in one flush.
+type trips struct {
+	*rueidisLink
+	n atomic.Int64
+}
+
+func (l *trips) Do(ctx context.Context, commands ...Command) []Reply {
+	l.n.Add(1)
+	return l.rueidisLink.Do(ctx, commands...)
+}
+
 // Uncontended, acquire and release are one round trip each, through the whole
-// client.
+// client. The first acquire of a bucket is a script call, the others are two native
+// commands.
 func TestCostOfPair(t *testing.T) {
 	t.Parallel()
 	server := ownServer(t)
-	locks, err := holdfast.New(server.open(t), nil)
+	s := server.open(t)
+	link := &trips{rueidisLink: s.link.(*rueidisLink)} //nolint:errcheck // it is one
+	s.link = link
+	locks, err := holdfast.New(s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = locks.Close() })
-	got := commands(t, server.client(t), func() {
-		lease, err := locks.Acquire(t.Context(), "pair", nil)
-		if err != nil {
-			t.Fatal(err)
+	c := server.client(t)
+	for _, want := range []map[string]int{
+		{"evalsha": 2, "get": 2, "exists": 1, "time": 1, "set": 2, "del": 1},
+		{"evalsha": 1, "get": 1, "set": 1, "incr": 1, "del": 1},
+	} {
+		before := link.n.Load()
+		got := commands(t, c, func() {
+			lease, err := locks.Acquire(t.Context(), "pair", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := lease.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+		expect(t, "a pair", got, want)
+		if n := link.n.Load() - before; n != 2 {
+			t.Errorf("a pair is %d round trips", n)
 		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	})
-	expect(t, "a pair", got, map[string]int{"evalsha": 2, "get": 2, "exists": 1, "time": 1, "set": 2, "del": 1})
+	}
+}
+
+// A bare attempt at a name in use is made again by the script, once: then the
+// script is asked at first.
+func TestCostOfBareTry(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s, other, c := server.open(t), server.open(t), server.client(t)
+	bareTry := func(s *store) (driver.Ref, driver.Status) {
+		req := request(t.Name())
+		req.Bare = true
+		return ask(t, s, req)
+	}
+	free(t, other, hold(t, other, t.Name())) // other makes tokens of its own now
+	held := hold(t, s, t.Name())
+	for _, want := range []map[string]int{
+		{"set": 1, "incr": 1, "evalsha": 1, "get": 1, "exists": 1, "time": 1, "pttl": 1},
+		{"evalsha": 1, "get": 1, "exists": 1, "time": 1, "pttl": 1},
+	} {
+		expect(t, "a try", commands(t, c, func() {
+			if _, status := bareTry(other); status != driver.Held {
+				t.Errorf("status %d", status)
+			}
+		}), want)
+	}
+	free(t, s, held)
 }
 
 // A refused attempt is one round trip and writes nothing.

@@ -38,6 +38,12 @@ type Link interface {
 	Close()
 }
 
+// prompter is a Link whose Do can return as soon as ctx ends. Prompt gives the
+// ctx to call it with then; false: this call may hang, e.g. while it dials.
+type prompter interface {
+	Prompt(ctx context.Context) (context.Context, bool)
+}
+
 // Node is one server.
 type Node interface {
 	Do(ctx context.Context, commands ...Command) []Reply

@@ -63,6 +63,7 @@ func (m *model) step(req *driver.AcquireRequest) {
 	ctx, ref := m.t.Context(), driver.Ref{Name: req.Name, Owner: req.Owner, Mode: req.Mode}
 	switch m.random.IntN(8) {
 	case 0, 1, 2, 3:
+		req.Bare = req.Mode == driver.Exclusive && m.random.IntN(2) == 0
 		req.Queue, req.Unfair = m.random.IntN(4) > 0, m.random.IntN(6) == 0
 		got, err := m.ours.Acquire(ctx, req)
 		want, wantErr := m.theirs.Acquire(ctx, req)

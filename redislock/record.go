@@ -62,16 +62,20 @@ func readRecord(key string, fields []Reply) record {
 	return r
 }
 
-// readSimple reads "owner token client label[\nname]": an exclusive holder for
+// readSimple reads "owner token since client label[\nname]": an exclusive holder for
 // whom nobody waits, whose lease is the record's own expiry.
 func (r *record) readSimple(text string, now, pttl int64) (name string) {
 	line, name, _ := strings.Cut(text, "\n")
-	f := strings.SplitN(line, " ", 4)
-	if len(f) < 4 {
+	f := strings.SplitN(line, " ", 5)
+	if len(f) < 5 {
 		return ""
 	}
-	ends := strconv.FormatInt(now+pttl*1000, 10)
-	h, ok := readHolder(f[0], strings.Join([]string{f[1], f[2], ends, "0", f[3]}, " ")+"\n", driver.Exclusive, now)
+	ends := now + pttl*1000
+	if f[1] == "0" { // the token is not known yet; then this is the TTL
+		ttl, _ := strconv.ParseInt(f[2], 10, 64)
+		f[2] = strconv.FormatInt(ends-ttl*1000, 10)
+	}
+	h, ok := readHolder(f[0], strings.Join([]string{f[1], f[2], f[3], strconv.FormatInt(ends, 10), "0", f[4]}, " ")+"\n", driver.Exclusive, now)
 	if !ok {
 		return ""
 	}
@@ -99,8 +103,8 @@ func (r *record) readFull(text string, now int64, queue, holders *Reply) (name s
 	}
 	switch head[0] {
 	case "x":
-		if f := strings.SplitN(lines[1], " ", 5); len(f) == 5 {
-			h, ok := readHolder(f[0], strings.Join(append(f[1:4:4], "0", f[4]), " ")+"\n"+lines[2], driver.Exclusive, now)
+		if f := strings.SplitN(lines[1], " ", 6); len(f) == 6 {
+			h, ok := readHolder(f[0], strings.Join(append(f[1:5:5], "0", f[5]), " ")+"\n"+lines[2], driver.Exclusive, now)
 			if ok && h.Left > 0 {
 				r.Holders = append(r.Holders, h)
 			}
@@ -121,17 +125,18 @@ func (r *record) readHolders(holders *Reply, mode driver.Mode, now int64) {
 	slices.SortFunc(r.Holders, func(a, b driver.Holder) int { return cmp.Compare(a.Token, b.Token) })
 }
 
-// readHolder reads "token client expires n label\nbroken".
+// readHolder reads "token since client expires n label\nbroken".
 func readHolder(owner, text string, mode driver.Mode, now int64) (h driver.Holder, ok bool) {
 	line, broken, _ := strings.Cut(text, "\n")
-	f := strings.SplitN(line, " ", 5)
-	if len(f) < 5 {
+	f := strings.SplitN(line, " ", 6)
+	if len(f) < 6 {
 		return h, false
 	}
 	token, err1 := strconv.ParseUint(f[0], 10, 63)
-	expires, err2 := strconv.ParseInt(f[2], 10, 64)
-	n, err3 := strconv.Atoi(f[3])
-	if err1 != nil || err2 != nil || err3 != nil {
+	since, err2 := strconv.ParseInt(f[1], 10, 64)
+	expires, err3 := strconv.ParseInt(f[3], 10, 64)
+	n, err4 := strconv.Atoi(f[4])
+	if err1 != nil || err2 != nil || err3 != nil || err4 != nil {
 		return h, false
 	}
 	if !strings.HasPrefix(owner, "-") { // else it was released, and is kept taken
@@ -139,10 +144,10 @@ func readHolder(owner, text string, mode driver.Mode, now int64) (h driver.Holde
 			return h, false
 		}
 	}
-	h.Label, h.Token, h.Mode, h.Permits = f[4], token, mode, n
+	h.Label, h.Token, h.Mode, h.Permits = f[5], token, mode, n
 	h.Broken = strings.TrimPrefix(broken, "!")
 	h.Left = max(0, micros(expires-now))
-	h.Held = max(0, micros(now-int64(token))) // the token is the clock at the grant
+	h.Held = max(0, micros(now-since))
 	return h, true
 }
 

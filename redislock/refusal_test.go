@@ -162,7 +162,7 @@ func TestBusyServer(t *testing.T) {
 }
 
 // leastRights is what an ACL user needs; docs/store-redis.md has it too.
-const leastRights = "~hf:* ~hfq:* ~hfh:* ~hft:* ~hfx:* &hfc:* +evalsha +eval +script|load +get +set +del +exists +time +pttl +pexpire " +
+const leastRights = "~hf:* ~hfq:* ~hfh:* ~hft:* ~hfx:* &hfc:* +evalsha +eval +script|load +get +set +incr +del +exists +time +pttl +pexpire " +
 	"+pexpireat +hget +hexists +hset +hdel +hgetall +type +publish +subscribe +unsubscribe +scan +info +config|get +hello +ping +select"
 
 func TestLeastRights(t *testing.T) {

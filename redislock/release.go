@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,30 +17,41 @@ func (s *store) Release(ctx context.Context, req *driver.ReleaseRequest) (bool, 
 
 func (s *store) ReleaseMany(ctx context.Context, reqs []*driver.ReleaseRequest) []driver.ReleaseAnswer {
 	answers := make([]driver.ReleaseAnswer, len(reqs))
-	keys, args := make([]string, 0, 3*len(reqs)), make([]string, 0, 4*len(reqs))
-	for _, req := range reqs {
-		owner, tag := ownerText(&req.Owner), tagOf(req.Name.Key)
-		abandon := ""
-		if req.Abandon {
-			abandon = "1"
+	var keys, args []string
+	if !s.cluster && !slices.ContainsFunc(reqs, special) {
+		keys, args = make([]string, 0, len(reqs)), make([]string, 0, 2*len(reqs))
+		for _, req := range reqs {
+			keys = append(keys, recordKey(tagOf(req.Name.Key), req.Name.Key))
+			args = append(args, "hf1 x "+ownerText(&req.Owner)+" 0 ", tokenText(req.Token))
 		}
-		keys = append(keys, recordKey(tag, req.Name.Key), bucketKey(tag), tombKey(tag, owner))
-		args = append(args, owner, tokenText(req.Token), millis(req.Keep), abandon)
+	} else {
+		keys, args = make([]string, 0, 3*len(reqs)), make([]string, 0, 4*len(reqs))
+		for _, req := range reqs {
+			owner, tag := ownerText(&req.Owner), tagOf(req.Name.Key)
+			abandon := ""
+			if req.Abandon {
+				abandon = "1"
+			}
+			keys = append(keys, recordKey(tag, req.Name.Key), bucketKey(tag), tombKey(tag, owner))
+			args = append(args, owner, tokenText(req.Token), millis(req.Keep), abandon)
+		}
 	}
-	texts, err := s.answers(ctx, releaseScript, len(reqs), keys, args)
+	replies, err := s.answers(ctx, releaseScript, len(reqs), keys, args)
 	for i := range reqs {
-		if answers[i].Err = err; err != nil {
-			continue
-		}
-		switch text := texts[i].Text; text {
-		case "1", "0":
-			answers[i].Released = text == "1"
+		switch {
+		case err != nil:
+			answers[i].Err = err
+		case replies[i].Text != "":
+			answers[i].Err = strange(replies[i].Text)
 		default:
-			answers[i].Err = strange(text)
+			answers[i].Released = replies[i].Int > 0
 		}
 	}
 	return answers
 }
+
+// special tells whether a release asks for more than an end.
+func special(req *driver.ReleaseRequest) bool { return req.Abandon || req.Keep > 0 }
 
 func (s *store) Renew(ctx context.Context, reqs []driver.RenewRequest) []driver.RenewResult {
 	results := make([]driver.RenewResult, len(reqs))

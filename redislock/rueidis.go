@@ -6,7 +6,9 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -19,18 +21,58 @@ type rueidisLink struct {
 	client rueidis.Client
 	own    bool // made from a URL
 	dials  atomic.Uint64
+	stands atomic.Int32 // connections that stand, of a client of our own
 }
 
 // countDials makes the client dial in a way that is counted.
 func (l *rueidisLink) countDials(option *rueidis.ClientOption) {
 	option.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
 		l.dials.Add(1)
-		if cfg == nil {
-			return d.DialContext(ctx, "tcp", addr)
+		conn, err := dialRueidis(ctx, addr, d, cfg)
+		if err != nil {
+			return nil, err
 		}
-		return (&tls.Dialer{NetDialer: d, Config: cfg}).DialContext(ctx, "tcp", addr)
+		l.stands.Add(1)
+		return &countedConn{Conn: conn, closed: sync.OnceFunc(func() { l.stands.Add(-1) })}, nil
 	}
 }
+
+func dialRueidis(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
+	if cfg == nil {
+		return d.DialContext(ctx, "tcp", addr)
+	}
+	return (&tls.Dialer{NetDialer: d, Config: cfg}).DialContext(ctx, "tcp", addr)
+}
+
+// countedConn tells when it is closed.
+type countedConn struct {
+	net.Conn
+	closed func()
+}
+
+func (c *countedConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+// Prompt: while it dials the client hears of no ctx. Afterwards one that only a
+// deadline ends is seen to by the connection; any other makes the client answer
+// from goroutines of its own, and return when it ends. It must not see both, or it
+// reads on the caller's goroutine until the deadline.
+func (l *rueidisLink) Prompt(ctx context.Context) (context.Context, bool) {
+	switch {
+	case driver.DeadlineOnly(ctx):
+		return ctx, true
+	case l.stands.Load() > 0:
+		return endless{ctx}, true
+	}
+	return nil, false
+}
+
+// endless hides the deadline.
+type endless struct{ context.Context }
+
+func (endless) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 
 // The kinds of subscriptions, as the server calls them.
 const (
@@ -149,7 +191,34 @@ func (n *rueidisNode) Do(ctx context.Context, commands ...Command) []Reply {
 
 func (n *rueidisNode) Addr() string { return n.addr }
 
+// Subscribe hears on a connection of its own, but in a cluster: one that hears has its
+// answers read by a goroutine of its own for ever, which makes each call slower.
 func (l *rueidisLink) Subscribe(ctx context.Context, channel string, sharded bool, ready func(), heard func(string)) error {
+	if sharded || l.Mode() == Cluster {
+		return l.subscribe(ctx, channel, sharded, ready, heard)
+	}
+	dedicated, release := l.client.Dedicate()
+	defer release()
+	ended := dedicated.SetPubSubHooks(rueidis.PubSubHooks{
+		OnMessage: func(m rueidis.PubSubMessage) { heard(m.Message) },
+		OnSubscription: func(sub rueidis.PubSubSubscription) {
+			if sub.Kind == plainKind {
+				ready()
+			}
+		},
+	})
+	if err := dedicated.Do(ctx, dedicated.B().Subscribe().Channel(channel).Build()).Error(); err != nil {
+		return err
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *rueidisLink) subscribe(ctx context.Context, channel string, sharded bool, ready func(), heard func(string)) error {
 	subscribe, kind := l.client.B().Subscribe().Channel(channel).Build(), plainKind
 	if sharded {
 		subscribe, kind = l.client.B().Ssubscribe().Channel(channel).Build(), shardedKind

@@ -65,6 +65,9 @@ func (s *store) call(ctx context.Context, sc *script, keys, args []string) ([]Re
 	if err != nil {
 		return nil, err
 	}
+	if replies[0].List == nil { // of one
+		return replies[:1], nil
+	}
 	return replies[0].List, nil
 }
 
@@ -93,6 +96,20 @@ func (s *store) send(ctx context.Context, commands ...Command) ([]Reply, error) 
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
+	if s.prompter != nil {
+		if own, ok := s.prompter.Prompt(ctx); ok {
+			replies := s.link.Do(own, commands...)
+			if err := ctx.Err(); err != nil && replies[0].Err != nil {
+				return nil, err
+			}
+			return replies, nil
+		}
+	}
+	return s.sendAside(ctx, commands...)
+}
+
+// sendAside is send from another goroutine.
+func (s *store) sendAside(ctx context.Context, commands ...Command) ([]Reply, error) {
 	return prompt(ctx, &s.hands, func(ctx context.Context) ([]Reply, error) {
 		return s.link.Do(ctx, commands...), nil
 	})

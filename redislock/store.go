@@ -46,9 +46,11 @@ type store struct {
 	sharded bool // messages stay on the node of their bucket
 	props   driver.Properties
 
-	ears   ears
-	clocks clocks
-	hands  hands
+	prompter prompter // the link, if it is one
+	bare     bare
+	ears     ears
+	clocks   clocks
+	hands    hands
 }
 
 var (
@@ -89,6 +91,7 @@ func newStore(ctx context.Context, link Link, opts *Options) (*store, error) {
 	var id [8]byte
 	rand.Read(id[:])
 	s := &store{link: link, id: hex.EncodeToString(id[:]), cluster: link.Mode() == Cluster, wait: opts.Wait}
+	s.prompter, _ = link.(prompter)
 	s.ears.init(s)
 	s.clocks.of = map[string]reading{}
 	s.hands.init()
@@ -129,7 +132,14 @@ func bucketOf(key string) int { return int(crc32.ChecksumIEEE([]byte(key)) % buc
 
 // The keys of a name are in one slot: its bucket is their hash tag. The scripts
 // derive those of the queue (hfq) and of shared holders (hfh) from the record's.
-func tagOf(key string) string { return "{" + strconv.Itoa(bucketOf(key)) + "}" }
+func tagOf(key string) string { return tags[bucketOf(key)] }
+
+var tags = func() (t [buckets]string) {
+	for i := range t {
+		t[i] = "{" + strconv.Itoa(i) + "}"
+	}
+	return t
+}()
 
 // allKeys are those of a script that may touch them all. It names them so that none is
 // half done while a slot moves to another node; acquire and release are safe

@@ -26,7 +26,7 @@ func TestRecordsOfOthers(t *testing.T) {
 	const owner, client = "000102030405060708090a0b0c0d0e0f", "0123456789abcdef"
 	raw := ":" + t.Name()
 	key := recordKey(tagOf(raw), raw)
-	must(t, c, "SET", key, "hf1 x "+owner+" 1764510000000000 "+client+" host/1/other", "PX", "60000")
+	must(t, c, "SET", key, "hf1 x "+owner+" 1764510000000000 1764510000000000 "+client+" host/1/other", "PX", "60000")
 	r, err := s.Inspect(t.Context(), nameOf(t.Name()))
 	if err != nil || len(r.Holders) != 1 || r.Holders[0].Label != "host/1/other" || r.Holders[0].Token != 1764510000000000 {
 		t.Fatalf("%+v, %v", r, err)

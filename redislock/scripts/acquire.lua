@@ -20,7 +20,7 @@ if #KEYS == 3 then
       token = string.format('%.0f', last + 1)
       call('SET', KEYS[2], token)
     end
-    call('SET', KEYS[1], 'hf1 x ' .. ARGV[2] .. ' ' .. token .. ' ' .. client .. ' ' .. ARGV[5], 'PX', ARGV[3])
+    call('SET', KEYS[1], 'hf1 x ' .. ARGV[2] .. ' ' .. token .. ' ' .. token .. ' ' .. client .. ' ' .. ARGV[5], 'PX', ARGV[3])
     return { 'G' .. token }
   end
 end
@@ -32,7 +32,7 @@ local rarely -- what a free name does not need
 -- lineUp takes a place behind an exclusive holder and others that wait: what the
 -- rest would do, in fewer steps. nil: it is another case, and nothing was done.
 local function lineUp(rec, v, owner, claim, tail)
-  local head, last, waiting, lives, holder, held, at, expires, label, name = string.match(v, queued)
+  local head, last, waiting, lives, holder, grant, expires, label, name = string.match(v, queued)
   if not head or holder == owner or tonumber(expires) <= clock() then return end
   local queue = 'hfq' .. sub(rec, 3)
   if call('HEXISTS', queue, 'w' .. owner) == 1 then return end
@@ -44,9 +44,9 @@ local function lineUp(rec, v, owner, claim, tail)
     lives = alive + 15000000
     call('PEXPIREAT', queue, num(math.ceil(lives / 1000)))
   end
-  keepQueued(rec, head, seq, waiting + 1, lives, holder, held, at, expires, label, name)
+  keepQueued(rec, head, seq, waiting + 1, lives, holder, grant, expires, label, name)
   return 'W' .. math.min(seq - head, waiting) .. ' ' .. num(math.floor((expires - now) / 1000)) .. ' ' .. num(now) .. ' x ' ..
-    holder .. ' ' .. held .. ' ' .. at .. ' ' .. num(expires) .. ' 0 ' .. label .. '\n'
+    holder .. ' ' .. grant .. ' ' .. num(expires) .. ' 0 ' .. label .. '\n'
 end
 
 local function attempt(i)
@@ -57,7 +57,7 @@ local function attempt(i)
   if call('EXISTS', tomb) == 1 then return 'X' end
   if not v and sub(how, 1, 1) == 'x' then
     local token = mint(bucket)
-    call('SET', rec, 'hf1 x ' .. owner .. ' ' .. token .. ' ' .. client .. ' ' .. tail, 'PX', ttl)
+    call('SET', rec, 'hf1 x ' .. owner .. ' ' .. token .. ' ' .. token .. ' ' .. client .. ' ' .. tail, 'PX', ttl)
     return 'G' .. token
   end
   local claim = v and string.match(how, '^x 0 0 q (%d+)$')
@@ -90,6 +90,7 @@ local function library()
     local seq = not h and s.waiting > 0 and call('HGET', queueOf(rec), 'w' .. owner)
     local answer
     if h then -- a repeated request
+      if h.token == '0' then h.token, s.dirty = mint(bucket), true end
       answer = 'G' .. h.token .. ' ' .. left(h)
     elseif seq then
       answer = 'W' .. look(rec, s, ahead(s, tonumber(seq)))

@@ -6,8 +6,8 @@
 --            lapse (or earlier), if shared or permits
 --   head, tail, waiting    the queue: first and last number, and how many
 --   last     until when any place or shared holder may live
---   owner, token, client, expires, label, broken   the exclusive holder; of
---            several holders, owner is the latest
+--   owner, token, since, client, expires, label, broken   the exclusive
+--            holder; of several holders, owner is the latest. token '0': not known yet
 --   name     prefix and name, where the key does not tell
 --   form     of the record as it was read; dirty: it must be written;
 --            wrote: something of the name was
@@ -20,7 +20,7 @@ local function holdersOf(rec) return 'hfh' .. sub(rec, 3) end
 local function free(name)
   return {
     kind = '-', limit = 0, used = 0, count = 0, soonest = 0, head = 1, tail = 0, waiting = 0, last = 0,
-    owner = nobody, token = '0', client = '0', expires = 0, label = '', broken = '', name = name,
+    owner = nobody, token = '0', since = '0', client = '0', expires = 0, label = '', broken = '', name = name,
   }
 end
 
@@ -32,17 +32,20 @@ local function open(rec, v)
   local s = free('')
   if sub(v, 1, 6) == 'hf1 x ' then
     s.kind, s.count, s.form = 'x', 1, 'x'
-    s.owner, s.token, s.client, s.label, s.name = string.match(v, '^hf1 x (%x+) (%d+) (%x+) ([^\n]*)\n?(.*)$')
-    s.expires = now + call('PTTL', rec) * 1000
-    if s.owner then return s end
+    s.owner, s.token, s.since, s.client, s.label, s.name = string.match(v, '^hf1 x (%x+) (%d+) (%d+) (%x+) ([^\n]*)\n?(.*)$')
+    if s.owner then
+      s.expires = now + call('PTTL', rec) * 1000
+      if s.token == '0' then s.since = num(s.expires - s.since * 1000) end
+      return s
+    end
   elseif sub(v, 1, 6) == 'hf1 q ' then
     local kind, limit, used, count, soonest, head, tail, waiting, last, rest =
       string.match(v, '^hf1 q (%S) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)\n(.*)$')
     s.form, s.kind = 'q', kind
     s.limit, s.used, s.count, s.soonest = tonumber(limit), tonumber(used), tonumber(count), tonumber(soonest)
     s.head, s.tail, s.waiting, s.last = tonumber(head), tonumber(tail), tonumber(waiting), tonumber(last)
-    s.owner, s.token, s.client, s.expires, s.label, s.broken, s.name =
-      string.match(rest or '', '^(%x+) (%d+) (%x+) (%d+) ([^\n]*)\n([^\n]*)\n(.*)$')
+    s.owner, s.token, s.since, s.client, s.expires, s.label, s.broken, s.name =
+      string.match(rest or '', '^(%x+) (%d+) (%d+) (%x+) (%d+) ([^\n]*)\n([^\n]*)\n(.*)$')
     if s.owner then
       s.expires = tonumber(s.expires)
       return s
@@ -64,9 +67,11 @@ local function save(rec, s)
     return
   end
   if s.kind == 'x' and s.waiting == 0 and s.broken == '' and s.limit == 0 then
-    local v = 'hf1 x ' .. s.owner .. ' ' .. s.token .. ' ' .. s.client .. ' ' .. s.label
+    local ms, since = num(math.max(1, math.ceil((s.expires - now) / 1000))), s.since
+    if s.token == '0' then since = num(math.max(0, math.floor((s.expires - since) / 1000))) end
+    local v = 'hf1 x ' .. s.owner .. ' ' .. s.token .. ' ' .. since .. ' ' .. s.client .. ' ' .. s.label
     if s.name ~= '' then v = v .. '\n' .. s.name end
-    call('SET', rec, v, 'PX', num(math.max(1, math.ceil((s.expires - now) / 1000))))
+    call('SET', rec, v, 'PX', ms)
     return
   end
   local ends = s.last
@@ -75,7 +80,7 @@ local function save(rec, s)
   if s.form and not s.wrote then call('PEXPIREAT', rec, ends) end
   call('SET', rec, table.concat({
     'hf1 q', s.kind, s.limit, num(s.used), num(s.count), num(s.soonest), num(s.head), num(s.tail), num(s.waiting), num(s.last),
-  }, ' ') .. '\n' .. s.owner .. ' ' .. s.token .. ' ' .. s.client .. ' ' .. num(s.expires) .. ' ' .. s.label .. '\n' ..
+  }, ' ') .. '\n' .. s.owner .. ' ' .. s.token .. ' ' .. s.since .. ' ' .. s.client .. ' ' .. num(s.expires) .. ' ' .. s.label .. '\n' ..
     s.broken .. '\n' .. s.name, 'PXAT', ends)
   if s.stretched then
     if s.waiting > 0 then call('PEXPIREAT', queueOf(rec), ends) end
@@ -90,13 +95,13 @@ local function stretch(s, t)
 end
 
 local function readHolder(v)
-  local token, client, expires, n, label, broken = string.match(v, '^(%d+) (%x+) (%d+) (%d+) ([^\n]*)\n(.*)$')
-  return { token = token, client = client, expires = tonumber(expires), n = tonumber(n), label = label, broken = broken }
+  local token, since, client, expires, n, label, broken = string.match(v, '^(%d+) (%d+) (%x+) (%d+) (%d+) ([^\n]*)\n(.*)$')
+  return { token = token, since = since, client = client, expires = tonumber(expires), n = tonumber(n), label = label, broken = broken }
 end
 
 local function writeHolder(rec, field, h)
   call('HSET', holdersOf(rec), field,
-    h.token .. ' ' .. h.client .. ' ' .. num(h.expires) .. ' ' .. num(h.n) .. ' ' .. h.label .. '\n' .. h.broken)
+    h.token .. ' ' .. h.since .. ' ' .. h.client .. ' ' .. num(h.expires) .. ' ' .. num(h.n) .. ' ' .. h.label .. '\n' .. h.broken)
 end
 
 -- drop takes a holder out.
@@ -144,9 +149,10 @@ end
 local function grant(rec, bucket, s, p, window)
   local token = mint(bucket)
   s.dirty = true
-  local h = { token = token, client = p.client, expires = now + window * 1000, n = p.n, label = p.label, broken = '' }
+  local h = { token = token, since = num(now), client = p.client, expires = now + window * 1000, n = p.n, label = p.label, broken = '' }
   if p.mode == 'x' then
-    s.kind, s.count, s.owner, s.token, s.client, s.label, s.expires = 'x', 1, p.owner, token, p.client, p.label, h.expires
+    s.kind, s.count, s.owner, s.token, s.since, s.client, s.label, s.expires =
+      'x', 1, p.owner, token, num(now), p.client, p.label, h.expires
     return token
   end
   if s.kind == '-' then
@@ -209,7 +215,7 @@ local function find(rec, s, owner, token)
     local v = call('HGET', holdersOf(rec), owner)
     h = v and readHolder(v)
   end
-  if h and h.expires > now and (token == '' or token == h.token) then return h end
+  if h and h.expires > now and (token == '' or token == h.token or h.token == '0') then return h end
 end
 
 local function left(h) return num(math.max(0, math.floor((h.expires - now) / 1000))) end
@@ -219,7 +225,7 @@ local function left(h) return num(math.max(0, math.floor((h.expires - now) / 100
 local function look(rec, s, ahead)
   local ends, holder = s.expires, ''
   if s.kind == 'x' then
-    holder = s.owner .. ' ' .. s.token .. ' ' .. s.client .. ' ' .. num(s.expires) .. ' 0 ' .. s.label .. '\n' .. s.broken
+    holder = s.owner .. ' ' .. s.token .. ' ' .. s.since .. ' ' .. s.client .. ' ' .. num(s.expires) .. ' 0 ' .. s.label .. '\n' .. s.broken
   elseif s.kind ~= '-' then
     ends = s.soonest
     local v = call('HGET', holdersOf(rec), s.owner)

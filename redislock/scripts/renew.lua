@@ -7,14 +7,24 @@ local call, sub = redis.call, string.sub
 
 local rarely
 
+-- learn writes the token of a grant, and since when it is, into its record.
+local function learn(rec, v, token, ttl)
+  local runs, window, rest = call('PTTL', rec), string.match(v, '^(%d+)( .*)$', 42)
+  local since = num(clock() - (window - runs) * 1000)
+  call('PEXPIRE', rec, num(math.max(ttl, runs))) -- first, as a full memory allows it
+  call('SET', rec, sub(v, 1, 39) .. token .. ' ' .. since .. rest, 'KEEPTTL')
+  return 'R' .. num(math.max(ttl, runs))
+end
+
 local function renew(i)
   local rec, owner, token, ttl, label = KEYS[i], ARGV[4 * i - 3], ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
   local v = call('GET', rec)
   if not v then return 'L' end
-  local want = 'hf1 x ' .. owner .. ' ' .. (token ~= '' and token .. ' ' or '')
-  if label ~= '' or sub(v, 1, #want) ~= want then
-    if sub(v, 1, 6) == 'hf1 x ' and sub(v, 1, #want) ~= want then return 'L' end
-    return rarely(rec, v, owner, token, tonumber(ttl), label)
+  if label ~= '' or sub(v, 1, 6) ~= 'hf1 x ' then return rarely(rec, v, owner, token, tonumber(ttl), label) end
+  if sub(v, 7, 38) ~= owner then return 'L' end
+  if token ~= '' and sub(v, 40, 40 + #token) ~= token .. ' ' then
+    if sub(v, 40, 41) ~= '0 ' then return 'L' end
+    return learn(rec, v, token, tonumber(ttl))
   end
   local runs = call('PTTL', rec)
   if tonumber(ttl) > runs then
@@ -35,6 +45,7 @@ local function library()
     local ends, changed = now + ttl * 1000, false
     if ends > h.expires then h.expires, changed = ends, true end
     if label ~= '' then h.label, changed = label, true end
+    if h.token == '0' and token ~= '' then h.token, changed = token, true end
     if changed and s.kind == 'x' then s.dirty = true end
     if changed and s.kind ~= 'x' then
       writeHolder(rec, owner, h)

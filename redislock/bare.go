@@ -1,0 +1,104 @@
+package redislock
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// The uncontended path: two native commands in one flush, SET NX for the record
+// and INCR for the token, at a third of what the script costs. Where it is not safe,
+// and after any surprise, the script decides; docs/decisions says why.
+
+// leastToken is what no bucket that a script has set to the clock is below: the
+// clock's µs in 2001.
+const leastToken = 1_000_000_000_000_000
+
+// bare knows where tokens may be made by INCR alone.
+type bare struct {
+	// epochs holds for each bucket the epoch in which a script of ours set it to the
+	// clock, since when INCR alone grows; 0: none, or a name of it was in use lately, so
+	// that the script had better be asked at once.
+	epochs [buckets]atomic.Uint64
+	// surprises are refusals, after which no bucket is trusted: the server may have
+	// been a replica meanwhile, and have lost tokens.
+	surprises atomic.Uint64
+}
+
+// epoch grows when tokens may have been lost: when there is a new connection, of
+// which the server may be another. 0: nobody knows.
+func (s *store) epoch() uint64 {
+	dials, told := s.link.Dials()
+	if !told || s.cluster || s.wait > 0 {
+		return 0
+	}
+	return dials + s.bare.surprises.Load()
+}
+
+// bareAttempts are those of a batch.
+type bareAttempts struct {
+	asked []int // by number
+	rest  []int // those that the script has to decide
+	mine  []int // of these, those that have the name already, but no token
+}
+
+// acquireBare makes the attempts that it may.
+func (s *store) acquireBare(ctx context.Context, reqs []*driver.AcquireRequest, answers []driver.AcquireAnswer) (a bareAttempts) {
+	var commands []Command
+	epoch := s.epoch()
+	for i, req := range reqs {
+		bucket := bucketOf(req.Name.Key)
+		if !req.Bare || epoch == 0 || s.bare.epochs[bucket].Load() != epoch {
+			a.rest = append(a.rest, i)
+			continue
+		}
+		a.asked = append(a.asked, i)
+		commands = append(commands, bareCommands(s.id, req)...)
+	}
+	if len(a.asked) == 0 {
+		return a
+	}
+	replies, err := s.send(ctx, commands...)
+	same := s.epoch() == epoch
+	for k, i := range a.asked {
+		if err != nil {
+			answers[i].Err = err
+			continue
+		}
+		set, incr := &replies[2*k], &replies[2*k+1]
+		switch {
+		case set.Err != nil:
+			answers[i].Err = set.Err
+			s.bare.surprises.Add(1)
+		case set.Null: // the name is in use
+			a.rest = append(a.rest, i)
+		case !same || incr.Err != nil || incr.Int < leastToken:
+			a.rest, a.mine = append(a.rest, i), append(a.mine, i)
+		default:
+			answers[i].Status = driver.Granted
+			answers[i].Grant = driver.Grant{Token: uint64(incr.Int), Window: reqs[i].TTL, Bare: true}
+		}
+	}
+	return a
+}
+
+func bareCommands(client string, req *driver.AcquireRequest) []Command {
+	tag, ms := tagOf(req.Name.Key), millis(req.TTL)
+	record := "hf1 x " + ownerText(&req.Owner) + " 0 " + ms + " " + client + " " + oneLine(req.Label) + named(&req.Name)
+	return []Command{
+		{Words: []string{"SET", recordKey(tag, req.Name.Key), record, "NX", "PX", ms}, Key: 1},
+		{Words: []string{"INCR", bucketKey(tag)}, Key: 1},
+	}
+}
+
+// learn notes what the script's answer tells of the bucket. epoch is from before
+// the request.
+func (s *store) learn(req *driver.AcquireRequest, epoch uint64, answer *driver.AcquireAnswer, minted bool) {
+	switch {
+	case answer.Err == nil && answer.Status == driver.Granted && minted:
+		s.bare.epochs[bucketOf(req.Name.Key)].Store(epoch)
+	case answer.Err == nil:
+		s.bare.epochs[bucketOf(req.Name.Key)].Store(0)
+	}
+}

@@ -60,14 +60,19 @@ func (c *countedConn) Close() error {
 // from goroutines of its own, and return when it ends. It must not see both, or it
 // reads on the caller's goroutine until the deadline.
 func (l *rueidisLink) Prompt(ctx context.Context) (context.Context, bool) {
+	end, _ := ctx.Deadline()
 	switch {
-	case driver.DeadlineOnly(ctx):
+	case driver.DeadlineOnly(ctx) && time.Until(end) > hasty:
 		return ctx, true
 	case l.stands.Load() > 0:
 		return endless{ctx}, true
 	}
 	return nil, false
 }
+
+// hasty is for how short a time a connection is not given up, as it is with a call
+// that it has read for alone.
+const hasty = time.Second
 
 // endless hides the deadline.
 type endless struct{ context.Context }

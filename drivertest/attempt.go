@@ -87,7 +87,7 @@ func boundedWait(t *T) {
 	for _, wait := range []time.Duration{time.Millisecond, t.TTL() / 2} {
 		// A store behind a network may not have answered so soon.
 		unanswered := func(err error) bool {
-			return wait == time.Millisecond && !t.props.Local && errors.Is(err, holdfast.ErrUnavailable)
+			return wait == time.Millisecond && !t.props.Local && !errors.Is(err, holdfast.ErrHeld)
 		}
 		begin := time.Now()
 		_, err := b.Acquire(t.ctx, name, &holdfast.AcquireOptions{Wait: wait})

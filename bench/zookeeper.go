@@ -153,9 +153,9 @@ func zookeeperContended(processes, callers int) comparison {
 func zookeeperPairOf(name, addr string) (pair func(name string) error, done func(), err error) {
 	ctx := context.Background()
 	if name == ours || name == oursNoHandOff {
-		locks, err := holdfast.Open(ctx, "zookeeper://"+addr, &holdfast.Options{NoLocalHandOver: name == oursNoHandOff})
-		if err != nil {
-			return nil, nil, err
+		locks, openErr := holdfast.Open(ctx, "zookeeper://"+addr, &holdfast.Options{NoLocalHandOver: name == oursNoHandOff})
+		if openErr != nil {
+			return nil, nil, openErr
 		}
 		return holdfastNamed(locks), func() { closeClient(locks) }, nil
 	}

@@ -126,7 +126,7 @@ func (s *Server) Begin() error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.CommandContext(context.Background(), "java", args...) //nolint:gosec // our own arguments
+	cmd := exec.CommandContext(context.Background(), "java", args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {

@@ -180,7 +180,7 @@ func (s *store) create(ctx context.Context, l *link, req *driver.AcquireRequest)
 			return nil, view{}, err
 		}
 		if first == 1 {
-			if err = s.ours(ctx, n, &made[2], req); err != nil {
+			if err := s.ours(ctx, n, &made[2], req); err != nil {
 				return nil, view{}, err
 			}
 		}

@@ -255,30 +255,6 @@ func (c *Client) errorf(op, name string, kind, cause error) *Error {
 	return &Error{Op: op, Name: name, Store: c.props.Store, Kind: kind, Err: cause}
 }
 
-// bounded limits one request to the store. Local stores answer at once, and a
-// timer for each would cost more than the request.
-func (c *Client) bounded(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
-	return c.within(ctx, c.requestTimeout(ttl))
-}
-
-func (c *Client) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	switch {
-	case c.props.Local:
-		return ctx, func() {}
-	case ctx.Done() == nil:
-		return c.timeouts.get(d), func() {}
-	}
-	return context.WithTimeout(ctx, d)
-}
-
-func (c *Client) requestTimeout(ttl time.Duration) time.Duration {
-	return min(cmp.Or(c.opts.RequestTimeout, maxRequestTimeout), ttl/renewFraction)
-}
-
-func (c *Client) releaseTimeout() time.Duration {
-	return cmp.Or(c.opts.RequestTimeout, maxRequestTimeout)
-}
-
 func defaultLabel() string {
 	host, err := os.Hostname()
 	if err != nil {

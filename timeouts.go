@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -8,34 +9,75 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
+// bounded limits one request to the store. Local stores answer at once, and a
+// timer for each would cost more than the request.
+func (c *Client) bounded(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
+	return c.within(ctx, c.requestTimeout(ttl))
+}
+
+func (c *Client) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	switch {
+	case c.props.Local:
+		return ctx, func() {}
+	case ctx.Done() == nil:
+		return c.timeouts.get(d)
+	}
+	return context.WithTimeout(ctx, d)
+}
+
+func (c *Client) requestTimeout(ttl time.Duration) time.Duration {
+	return min(cmp.Or(c.opts.RequestTimeout, maxRequestTimeout), ttl/renewFraction)
+}
+
+func (c *Client) releaseTimeout() time.Duration {
+	return cmp.Or(c.opts.RequestTimeout, maxRequestTimeout)
+}
+
 // timeouts bound the requests of callers whose own ctx never ends. Those of
-// about one moment share a ctx, since a timer for each would cost more than the
-// rest of an uncontended acquire: a request then has from 7/8 of its time to all
-// of it.
+// one length and about one moment share a ctx, since a timer for each would cost
+// more than the rest of an uncontended acquire: a request then has from 7/8 of its
+// time to all of it.
 type timeouts struct {
-	mu     sync.Mutex
-	length time.Duration
+	mu  sync.Mutex
+	all map[time.Duration]*timeout
+}
+
+// timeout is a shared ctx.
+type timeout struct {
 	until  driver.Instant // it is shared until then
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
-func (t *timeouts) get(length time.Duration) context.Context {
+// sharedLengths is how many lengths are shared; a client seldom has more than
+// those of its TTL and of a release.
+const sharedLengths = 8
+
+func (t *timeouts) get(length time.Duration) (context.Context, context.CancelFunc) {
 	now := driver.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.ctx == nil || t.length != length || now >= t.until {
-		t.length, t.until = length, now.Add(length/8)
-		t.ctx, t.cancel = driver.WithDeadlineOnly(length) // the one before ends by itself
+	shared := t.all[length]
+	switch {
+	case shared != nil && now < shared.until:
+	case shared == nil && len(t.all) >= sharedLengths:
+		return driver.WithDeadlineOnly(length)
+	default:
+		if t.all == nil {
+			t.all = map[time.Duration]*timeout{}
+		}
+		shared = &timeout{until: now.Add(length / 8)}
+		shared.ctx, shared.cancel = driver.WithDeadlineOnly(length)
+		t.all[length] = shared // the one before ends by itself
 	}
-	return t.ctx
+	return shared.ctx, func() {}
 }
 
-// end ends the latest one.
+// end ends the latest ones.
 func (t *timeouts) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.cancel != nil {
-		t.cancel()
+	for _, shared := range t.all {
+		shared.cancel()
 	}
 }

@@ -29,7 +29,7 @@ func TestSharedTimeouts(t *testing.T) {
 		c := s.client(t)
 		for i := range 200 {
 			ttl := time.Duration(300+i%12*300) * time.Millisecond
-			l, err := c.TryAcquire(context.Background(), "x", &holdfast.AcquireOptions{TTL: ttl})
+			l, err := c.TryAcquire(context.WithoutCancel(t.Context()), "x", &holdfast.AcquireOptions{TTL: ttl})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,7 +9,7 @@ type deadlineOnly struct{}
 
 // WithDeadlineOnly makes a ctx that nothing but its deadline ends. Package
 // holdfast gives it to calls of a caller whose own ctx never ends; the calls of
-// about one moment share one.
+// about one moment share one, so it carries no values of the caller's.
 func WithDeadlineOnly(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithValue(context.Background(), deadlineOnly{}, true), d)
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -50,6 +52,7 @@ var refusals = []struct {
 	{"MOVED ", driver.Unavailable},
 	{"ASK ", driver.Unavailable},
 	{"No such master with that name", driver.Invalid},
+	{"DB index is out of range", driver.Invalid},
 	{"max number of clients reached", driver.Unavailable},
 }
 
@@ -79,6 +82,27 @@ func classify(err error) driver.Kind {
 		return driver.Unavailable
 	}
 	return driver.Indeterminate
+}
+
+// openError says that nothing was done if the server could not be reached, and
+// what to do where its words do not tell.
+func openError(u *url.URL, err error) error {
+	f := &driver.Failure{Kind: classify(err), Err: err}
+	if f.Kind == driver.Indeterminate {
+		f.Kind = driver.Unavailable
+	}
+	text, secure := err.Error(), strings.HasPrefix(u.Scheme, "rediss")
+	switch {
+	case strings.Contains(text, "NOAUTH"):
+		f.Err = fmt.Errorf("redis: the server asks for a password: give it in the URL, by password-file, or in %s: %w", passwordVariable, err)
+	case strings.Contains(text, "unknown command 'SENTINEL'"):
+		f.Err = fmt.Errorf("redis: the server is no sentinel: %w", err)
+	case secure && errors.Is(err, context.DeadlineExceeded):
+		f.Err = fmt.Errorf("redis: no answer in time; if the server speaks no TLS, use redis://: %w", err)
+	case !secure && errors.Is(err, io.EOF):
+		f.Err = fmt.Errorf("redis: the server closed the connection; if it speaks TLS alone, use rediss://: %w", err)
+	}
+	return f
 }
 
 // refusal is what the server itself answered.

@@ -52,7 +52,7 @@ const page = "500"
 func (s *store) List(ctx context.Context, prefix string) iter.Seq2[driver.Record, error] {
 	return func(yield func(driver.Record, error) bool) {
 		seen := map[string]bool{} // a scan may give a key twice
-		masters, err := s.link.Masters(ctx)
+		masters, err := prompt(ctx, &s.hands, s.link.Masters)
 		for _, node := range masters {
 			if err == nil {
 				err = s.listNode(ctx, node, prefix, seen, yield)

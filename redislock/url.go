@@ -52,7 +52,7 @@ func open(ctx context.Context, u *url.URL, _ *driver.OpenOptions) (driver.Store,
 	link.countDials(option)
 	client, err := dial(ctx, option)
 	if err != nil {
-		return nil, openError(err)
+		return nil, openError(u, err)
 	}
 	link.client = client
 	s, err := newStore(ctx, link, opts)
@@ -61,7 +61,7 @@ func open(ctx context.Context, u *url.URL, _ *driver.OpenOptions) (driver.Store,
 	}
 	if err != nil {
 		client.Close()
-		return nil, openError(err)
+		return nil, openError(u, err)
 	}
 	return s, nil
 }
@@ -88,14 +88,6 @@ func dial(ctx context.Context, option *rueidis.ClientOption) (rueidis.Client, er
 		}()
 		return nil, &driver.Failure{Kind: driver.Unavailable, Err: fmt.Errorf("redis: dialing: %w", ctx.Err())}
 	}
-}
-
-// openError says that nothing was done if the server could not be reached.
-func openError(err error) error {
-	if kind := classify(err); kind != driver.Indeterminate {
-		return &driver.Failure{Kind: kind, Err: err}
-	}
-	return &driver.Failure{Kind: driver.Unavailable, Err: err}
 }
 
 // parse reads the URL. Errors never hold the password.

@@ -32,6 +32,7 @@ type node struct {
 	token   uint64
 	ttl     time.Duration
 	permits bool // see store.mark
+	under   *name
 
 	state   state
 	record  record
@@ -116,6 +117,7 @@ const tries = 5
 
 // name is what a session knows of a name whose node it watches.
 type name struct {
+	in  *link
 	key string
 	// quiet, if known, is a number up to which no child exists any more: who is
 	// made with the next one is alone, without a look. It was that of an exclusive
@@ -126,7 +128,17 @@ type name struct {
 	busy bool
 }
 
-func (m *name) seen(_ *store, e zk.Event) (signals []driver.Signal, keep bool) { return nil, !e.Gone }
+// seen forgets the name when its node has gone, or when it was written and so is
+// not watched any more.
+func (m *name) seen(_ *store, e zk.Event) (signals []driver.Signal, keep bool) {
+	if e.Children { // of another's watch
+		return nil, true
+	}
+	if m.in.names[m.key] == m {
+		delete(m.in.names, m.key)
+	}
+	return nil, false
+}
 
 // create makes the node, and finds out who is there beside it: in the same
 // exchange, unless it will probably be alone. For a name that was not met lately
@@ -179,6 +191,7 @@ func (s *store) create(ctx context.Context, l *link, req *driver.AcquireRequest)
 		if err != nil {
 			return nil, view{}, err
 		}
+		n.under = known
 		if first == 1 {
 			if err := s.ours(ctx, n, &made[2], req); err != nil {
 				return nil, view{}, err
@@ -221,7 +234,7 @@ func (s *store) meet(l *link, key string) *name {
 		}
 		clear(l.names)
 	}
-	m := &name{key: key}
+	m := &name{in: l, key: key}
 	l.names[key] = m
 	l.watch(m, s.dir(key))
 	return m

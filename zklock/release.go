@@ -44,7 +44,7 @@ func (s *store) Release(ctx context.Context, req *driver.ReleaseRequest) (bool, 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m := n.in.names[n.key]; m != nil && n.held && n.alone && end.Err == nil {
+	if m := n.under; m != nil && n.held && n.alone && end.Err == nil {
 		m.quiet, m.known = n.seq, true
 	}
 	s.forget(n)

@@ -206,8 +206,9 @@ func (c *conn) take(frame []byte) error {
 	}
 	switch xid {
 	case xidWatch:
-		e := Event{Gone: d.int() == eventDeleted}
+		kind := d.int()
 		d.int() // the state of the session
+		e := Event{Gone: kind == eventDeleted, Children: kind == eventChildren}
 		if e.Path = d.text(); d.err == nil && c.s.config.Event != nil {
 			c.s.config.Event(e)
 		}

@@ -37,11 +37,16 @@ type Config struct {
 
 // Event is what a watch saw.
 type Event struct {
-	Path string
-	Gone bool // else the data or the children changed
+	Path     string
+	Gone     bool // the node was deleted
+	Children bool // one was made or deleted; if neither, the node was made or its data changed
 }
 
-const eventDeleted = 2
+// Kinds of events in the protocol.
+const (
+	eventDeleted  = 2
+	eventChildren = 4
+)
 
 // Session is one session, over one connection at a time. All methods are safe
 // for concurrent use.

@@ -85,9 +85,7 @@ func (s *store) send(ctx context.Context, open []*attempt) {
 	proofs()
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		for _, a := range open {
-			s.pool.drop(a.hold, a.wait)
-		}
+		s.bury(ctx, open, err)
 	case err != nil && len(open) > 1 && classify(err) == driver.Denied:
 		for _, a := range open {
 			s.send(ctx, []*attempt{a})
@@ -102,6 +100,23 @@ func (s *store) send(ctx context.Context, open []*attempt) {
 		for i, a := range open {
 			one := answer.Responses[i].GetResponseTxn()
 			a.read(ctx, answer.Header.Revision, one.Succeeded, one.Responses)
+		}
+	}
+}
+
+// bury finds out which of the attempts' leases the cluster does not know any more:
+// what hangs on the others is not lost.
+func (s *store) bury(ctx context.Context, open []*attempt, why error) {
+	asked := map[*lease]bool{}
+	for _, a := range open {
+		for _, l := range []*lease{a.hold, a.wait} {
+			if l == nil || asked[l] {
+				continue
+			}
+			asked[l] = true
+			if s.pool.prove(ctx, l, 0) != nil {
+				a.fail(why)
+			}
 		}
 	}
 }

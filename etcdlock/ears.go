@@ -137,16 +137,20 @@ func (e *ears) begin(cut context.CancelFunc) {
 
 // silence is how long the stream may be quiet before it is asked whether it is
 // still there, and then not answer: its server may have stopped, or be cut off.
-const silence = 2 * time.Second
+// Those who hold have more time than those who wait.
+const (
+	silence     = 2 * time.Second
+	longSilence = 8 * time.Second
+)
 
 // listens asks the stream whether it is there, if nothing was heard for a while;
 // false if it does not answer, and then it is given up. Under mu.
-func (e *ears) listens() bool {
+func (e *ears) listens(patience time.Duration) bool {
 	now := driver.Now()
 	switch {
 	case e.cut == nil:
 		return false
-	case e.asked != 0 && now.Sub(e.asked) > silence:
+	case e.asked != 0 && now.Sub(e.asked) > patience:
 		e.cut()
 		return false
 	case e.asked == 0 && now.Sub(e.heard) > silence:

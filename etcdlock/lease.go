@@ -141,15 +141,7 @@ func (p *pool) dropTombs() {
 	p.tombs = nil
 }
 
-// drop forgets leases that the cluster does not know any more.
-func (p *pool) drop(leases ...*lease) {
-	for _, l := range leases {
-		if l != nil {
-			p.died(l)
-		}
-	}
-}
-
+// died forgets a lease that the cluster does not know any more.
 func (p *pool) died(l *lease) {
 	p.mu.Lock()
 	was := l.dead

@@ -168,7 +168,7 @@ func (s *store) confirm(ctx context.Context, all []*asked) {
 	s.book.mu.Lock()
 	for _, a := range all {
 		known := a.e != nil && s.book.entries[a.e.owner] == a.e
-		if a.e == nil || known && a.e.held && a.e.live() && a.req.TTL > 0 {
+		if a.e == nil || known && a.e.held && a.e.live() && a.req.TTL > 0 && s.ears.listens(longSilence) {
 			continue
 		}
 		if known {
@@ -240,7 +240,7 @@ func (b *book) known(e *entry) (driver.BeatResult, bool) {
 	switch {
 	case b.entries[e.owner] != e:
 		return driver.BeatResult{Status: driver.Gone}, true
-	case !b.s.ears.listens() || !e.live():
+	case !b.s.ears.listens(silence) || !e.live():
 		return driver.BeatResult{}, false
 	case e.held:
 		return driver.BeatResult{Status: driver.Granted, Grant: b.grant(e)}, true

@@ -84,12 +84,15 @@ func (s *store) Acquire(ctx context.Context, req *driver.AcquireRequest) (driver
 	return driver.AcquireResult{}, s.doubt(req.Owner, err)
 }
 
-// doubt notes that an attempt may have left a node.
+// doubt notes that an attempt may have left a node. Of one that was abandoned it
+// is known: it will be abandoned again.
 func (s *store) doubt(owner driver.Owner, err error) error {
 	if err != nil && driver.KindOf(err) == driver.Indeterminate {
 		s.mu.Lock()
-		s.doubts[owner] = true
-		s.mu.Unlock()
+		defer s.mu.Unlock()
+		if !s.tombs.has(owner) {
+			s.doubts[owner] = true
+		}
 	}
 	return err
 }
@@ -170,6 +173,9 @@ func (s *store) create(ctx context.Context, l *link, req *driver.AcquireRequest)
 		}
 		replies, err := l.zk.Do(ctx, ops...)
 		if err != nil {
+			if first == 1 {
+				s.forgetName(l, known)
+			}
 			return nil, view{}, err
 		}
 		made := replies[first:]
@@ -188,15 +194,16 @@ func (s *store) create(ctx context.Context, l *link, req *driver.AcquireRequest)
 			continue
 		}
 		n, err := s.created(l, req, r, &made[0])
+		if err == nil && first == 1 {
+			err = s.ours(ctx, n, &made[2], req)
+		}
 		if err != nil {
+			if first == 1 { // it may not be watched
+				s.forgetName(l, known)
+			}
 			return nil, view{}, err
 		}
 		n.under = known
-		if first == 1 {
-			if err := s.ours(ctx, n, &made[2], req); err != nil {
-				return nil, view{}, err
-			}
-		}
 		v, err := s.beside(ctx, n, known, made[1:])
 		return n, v, left(err)
 	}
@@ -292,12 +299,6 @@ func (s *store) ours(ctx context.Context, n *node, data *zk.Reply, req *driver.A
 	if err == nil {
 		return nil
 	}
-	s.mu.Lock()
-	m := n.in.names[n.key]
-	s.mu.Unlock()
-	if m != nil { // so that the next attempt looks too
-		s.forgetName(n.in, m)
-	}
 	return s.withdraw(ctx, n, err)
 }
 
@@ -341,8 +342,13 @@ func (s *store) adopt(ctx context.Context, l *link, req *driver.AcquireRequest) 
 			continue
 		}
 		replies, err := l.zk.Do(ctx, zk.Exists(dir+"/"+c.name, false))
-		if err != nil || replies[0].Err != nil {
+		switch {
+		case err != nil:
 			return nil, view{}, left(err)
+		case replies[0].NoNode(): // it went meanwhile
+			continue
+		case replies[0].Err != nil:
+			return nil, view{}, left(refused("looking for a former attempt", replies[0].Err))
 		}
 		stat, err := replies[0].Stat()
 		if err != nil {
@@ -362,12 +368,6 @@ func (s *store) adopt(ctx context.Context, l *link, req *driver.AcquireRequest) 
 
 // settle finds out what the attempt came to.
 func (s *store) settle(ctx context.Context, n *node, v view, req *driver.AcquireRequest) (driver.AcquireResult, error) {
-	s.mu.Lock()
-	dead := s.tombs.has(n.owner)
-	s.mu.Unlock()
-	if dead { // while it was on its way
-		return driver.AcquireResult{Status: driver.Gone}, s.doubt(n.owner, s.withdraw(ctx, n, nil))
-	}
 	i := v.find(n.name)
 	if i < 0 { // somebody has deleted it
 		return driver.AcquireResult{}, s.doubt(n.owner, left(errGone))
@@ -380,25 +380,35 @@ func (s *store) settle(ctx context.Context, n *node, v view, req *driver.Acquire
 	switch {
 	case q.ahead == 0:
 		n.wanted = len(v.children) > 1
-		return s.granted(n), nil
 	case !req.Queue:
 		res.Status = driver.Held
 		return res, s.doubt(n.owner, s.withdraw(ctx, n, nil))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.nodes[n.owner] = n
 	n.holder, n.ahead = res.Queue.Holder, res.Queue.Ahead
-	s.relook(n, &v) // its watches
-	return s.standing(n), nil
+	return s.enter(ctx, n, &v, q.ahead == 0)
 }
 
-func (s *store) granted(n *node) driver.AcquireResult {
+// enter notes a new hold or place, unless its owner was abandoned while it was on
+// its way, or its session has ended.
+func (s *store) enter(ctx context.Context, n *node, v *view, granted bool) (driver.AcquireResult, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.nodes[n.owner] = n
-	s.admit(n)
-	return driver.AcquireResult{Status: driver.Granted, Grant: n.grant()}
+	dead, over := s.tombs.has(n.owner), n.in.over
+	if !dead && !over {
+		defer s.mu.Unlock()
+		s.nodes[n.owner] = n
+		delete(s.doubts, n.owner)
+		if granted {
+			s.admit(n)
+		} else {
+			s.relook(n, v) // its watches
+		}
+		return s.standing(n), nil
+	}
+	s.mu.Unlock()
+	if dead {
+		return driver.AcquireResult{Status: driver.Gone}, s.doubt(n.owner, s.withdraw(ctx, n, nil))
+	}
+	return driver.AcquireResult{}, s.doubt(n.owner, left(zk.ErrOver))
 }
 
 // withdraw deletes the node of an attempt that is to fail with why, or to be

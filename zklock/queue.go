@@ -95,6 +95,10 @@ func (s *store) lookOnce(ctx context.Context, n *node, v *view) (done bool, err 
 		ops = append(ops, zk.GetChildren(on, true), zk.GetData(on, true)) // it has no children: their watch tells of its end
 	}
 	s.mu.Lock()
+	if n.state != waiting { // meanwhile
+		s.mu.Unlock()
+		return true, nil
+	}
 	s.await(n, on)
 	n.front, n.ahead, n.wanted = q.ahead == 1 && !n.permits, max(0, i-v.holders()), true
 	n.after = q.last.mode

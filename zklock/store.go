@@ -76,6 +76,7 @@ type link struct {
 	zk *zk.Session
 
 	// Under store.mu.
+	over     bool                        // it has ended
 	watches  map[string]map[watcher]bool // by path, who is to be told
 	names    map[string]*name            // by key: those whose node is watched
 	lookouts map[string]*lookout         // by key
@@ -272,20 +273,27 @@ func (s *store) open() {
 	config.Ended = func() { s.ended(l) }
 	session, err := zk.Open(ctx, &config)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.opening.err = err
-	if err == nil {
+	late := s.closed && err == nil
+	if s.opening.err = err; err == nil && !late && !l.over {
 		l.zk, s.link = session, l
 	}
 	close(s.opening.done)
 	s.opening = nil
+	s.mu.Unlock()
+	if late { // Close did not see it
+		session.Close(true)
+	}
 }
 
 // ended loses all that was in a session.
 func (s *store) ended(l *link) {
 	var signals []driver.Signal
 	s.mu.Lock()
-	if s.link == l {
+	if !s.closed { // Close waits until all is told
+		s.wg.Add(1)
+		defer s.wg.Done()
+	}
+	if l.over = true; s.link == l {
 		s.link = nil
 	}
 	for owner, n := range s.nodes {

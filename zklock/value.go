@@ -236,6 +236,10 @@ func (t target) op() zk.Op {
 func (s *store) arm(ctx context.Context, l *link, lo *lookout) error {
 	for t := (target{lo.dir, list}); ; {
 		s.mu.Lock()
+		if lo.err != nil { // nobody wants to know any more
+			s.mu.Unlock()
+			return lo.err
+		}
 		l.unwatch(lo, lo.path)
 		lo.path, lo.armed = t.path, true
 		l.watch(lo, t.path)

@@ -39,6 +39,7 @@ type conn struct {
 type sent struct {
 	call *call
 	i    int // of the call's requests
+	xid  int32
 	size int
 	op   int32
 	at   driver.Instant
@@ -72,7 +73,7 @@ func (c *conn) send(ops []Op) *call {
 	for i, op := range ops {
 		c.xid = c.xid&0x7fffffff + 1
 		c.queue(c.xid, op)
-		c.waiting = append(c.waiting, sent{cl, i, 12 + len(op.body), op.kind(), now})
+		c.waiting = append(c.waiting, sent{cl, i, c.xid, 12 + len(op.body), op.kind(), now})
 	}
 	c.flush()
 	return cl
@@ -109,7 +110,7 @@ func (c *conn) flush() {
 		return
 	}
 	c.mu.Unlock()
-	c.write()
+	c.write(true)
 }
 
 // writer writes for those who must not block.
@@ -117,18 +118,25 @@ func (c *conn) writer() {
 	for {
 		select {
 		case <-c.wake:
-			c.write()
+			c.write(false)
 		case <-c.gone:
 			return
 		}
 	}
 }
 
-func (c *conn) write() {
+// write writes until nothing is queued. A caller leaves to the writer what others
+// have queued meanwhile, if the kernel may not take it at once.
+func (c *conn) write(caller bool) {
 	for {
 		c.mu.Lock()
 		if len(c.out) == 0 || c.broken != nil {
 			c.writing = false
+			c.mu.Unlock()
+			return
+		}
+		if caller && c.unread > soon {
+			c.wake <- struct{}{}
 			c.mu.Unlock()
 			return
 		}
@@ -222,6 +230,10 @@ func (c *conn) take(frame []byte) error {
 		return errors.New("an answer that nobody asked for")
 	}
 	w := c.waiting[0]
+	if w.xid != xid {
+		c.mu.Unlock()
+		return fmt.Errorf("answer %d in place of %d", xid, w.xid)
+	}
 	c.waiting = c.waiting[1:]
 	c.unread -= w.size
 	if w.op == opSync {

@@ -169,9 +169,10 @@ func (s *Session) answered(op int32, at driver.Instant, zxid int64, code ServerE
 	defer s.mu.Unlock()
 	s.zxid = max(s.zxid, zxid)
 	switch {
-	case code == ErrSessionExpired || code == ErrSessionMoved:
-	case op == opSync:
+	case op == opSync && code == 0:
 		s.synced = max(s.synced, at)
+	case op == opSync || code > 0 || -100 < code && code < 0: // a server's own troubles
+	case code == ErrSessionExpired || code == ErrSessionMoved || code == ErrNotReadOnly || code == ErrThrottled:
 	case op != 0:
 		s.wrote = max(s.wrote, at)
 	}
@@ -323,6 +324,10 @@ func (c *conn) shakeHands(at driver.Instant) error {
 	s.mu.Lock()
 	id, zxid, heard := s.id, s.zxid, max(s.synced, s.wrote)
 	s.mu.Unlock()
+	stale := id != 0 && at.Sub(heard) > s.timeout
+	if stale { // what it saw counts no more; servers that lost their data refuse who saw more than they have
+		zxid = 0
+	}
 	b := appendLong(appendInt(nil, 0), zxid)
 	b = appendLong(appendInt(b, int32(s.timeout.Milliseconds())), id) //nolint:gosec // a day at most
 	b = appendBool(appendBuffer(b, s.password), false)
@@ -341,7 +346,7 @@ func (c *conn) shakeHands(at driver.Instant) error {
 		return d.err
 	case timeout <= 0:
 		return ErrOver
-	case id != 0 && (at.Sub(heard) > s.timeout || time.Duration(timeout)*time.Millisecond < s.timeout):
+	case stale || id != 0 && time.Duration(timeout)*time.Millisecond < s.timeout:
 		c.xid++
 		c.queue(c.xid, Op{code: opClose})
 		_, _ = c.net.Write(c.out)          // it ends anyway, later

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"crypto/rand"
 	"sync"
 	"time"
@@ -189,9 +190,10 @@ func (p *peer) releases(r *driver.ReleaseRequest) bool {
 	return ok
 }
 
-// frees releases a grant that must be there.
+// frees releases a grant that must be there, unless this machine was so busy
+// that the grant may have run out.
 func (p *peer) frees(h hold) {
-	if !p.released(h.Ref) {
+	if !p.released(h.Ref) && !(h.grant.Window > 0 && driver.Now().Sub(cmp.Or(h.sent, h.got)) >= h.grant.Window) {
 		p.t.Errorf("release of a live grant answered false")
 	}
 }

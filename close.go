@@ -144,9 +144,15 @@ func (c *Client) mayRemain(names []string) error {
 	return c.errorf("close", "", ErrUnavailable, errors.New("the store did not answer: may remain until it expires: "+distinct(names)))
 }
 
+// distinct lists names, each once, as many as a person will read.
 func distinct(names []string) string {
 	slices.Sort(names)
-	return strings.Join(slices.Compact(names), ", ")
+	names = slices.Compact(names)
+	const most = 20
+	if more := len(names) - most; more > 0 {
+		return strings.Join(names[:most], ", ") + " and " + strconv.Itoa(more) + " more"
+	}
+	return strings.Join(names, ", ")
 }
 
 // paid wakes settleDebts; under mu.

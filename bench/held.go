@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -15,6 +17,7 @@ import (
 
 const (
 	heldLeases = 10_000
+	heldSettle = 3 * time.Second  // a store may have to learn tokens first
 	heldWatch  = 10 * time.Second // a renewal of each
 	heldKind   = "held"
 	bytesEach  = "bytes a lease beyond its name"
@@ -24,24 +27,55 @@ const (
 // else: in one that has done much else before, the runtime's own tidying up costs
 // more than the renewals. What a lease weighs on the memory store is the store's
 // own record too.
-func held(name, url string, more ...target) comparison {
+func held(name, url string) comparison {
 	return comparison{
 		name: name, unit: "% of a core",
-		contestants: []contestant{{ours, func() (float64, map[string]float64, error) { return heldBy(url) }}},
-		targets:     append(more, target{contestant: ours, atMost: 1}),
+		contestants: []contestant{{ours, func() (float64, map[string]float64, error) { return heldBy(url, nil) }}},
+		targets:     []target{{contestant: ours, atMost: 1}},
 	}
 }
 
-func heldBy(url string) (float64, map[string]float64, error) {
+const commandsASecond = "commands a second"
+
+// redisHeld is the same on a server, whose commands count.
+func redisHeld(dir string) comparison {
+	return comparison{
+		name: "redis, 10,000 leases held for 10 s, TTL 30 s", unit: "% of a core",
+		contestants: []contestant{{ours, func() (float64, map[string]float64, error) {
+			addr, err := startRedis(dir)
+			if err != nil {
+				return 0, nil, err
+			}
+			return heldBy("redis://"+addr, func() (float64, error) { return redisCommands(addr) })
+		}}},
+		targets: []target{
+			{contestant: ours, atMost: 1},
+			{contestant: ours, more: commandsASecond, atMost: 50},
+			{contestant: ours, more: bytesEach, atMost: 1024},
+		},
+	}
+}
+
+func heldBy(url string, commands func() (float64, error)) (float64, map[string]float64, error) {
 	w, err := startWorker(heldKind, url, heldLeases)
 	if err != nil {
 		return 0, nil, err
 	}
-	var figures [2]float64
-	if err := json.NewDecoder(w.out).Decode(&figures); err != nil {
+	if commands == nil {
+		commands = func() (float64, error) { return 0, nil }
+	}
+	if _, err := w.out.ReadString('\n'); err != nil {
 		return 0, nil, fmt.Errorf("worker: %w", err)
 	}
-	return figures[0], map[string]float64{bytesEach: figures[1]}, w.cmd.Wait()
+	before, err1 := commands()
+	var figures [2]float64
+	err2 := json.NewDecoder(w.out).Decode(&figures)
+	after, err3 := commands()
+	more := map[string]float64{bytesEach: figures[1]}
+	if after > 0 {
+		more[commandsASecond] = (after - before) / heldWatch.Seconds()
+	}
+	return figures[0], more, errors.Join(err1, err2, err3, w.in.Close(), w.cmd.Wait())
 }
 
 // workHeld is the process: it prints the two figures.
@@ -66,9 +100,16 @@ func workHeld(url, leases string) error {
 		}
 	}
 	each := float64(heapSize()-empty) / float64(n)
+	<-time.After(heldSettle)
+	fmt.Println("ready")
 	before := cpuTime()
 	<-time.After(heldWatch)
-	return json.NewEncoder(os.Stdout).Encode([2]float64{float64(cpuTime()-before) / float64(heldWatch) * 100, each})
+	spent := float64(cpuTime()-before) / float64(heldWatch) * 100
+	if err := json.NewEncoder(os.Stdout).Encode([2]float64{spent, each}); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, os.Stdin) // until the commands are counted
+	return err
 }
 
 func heapSize() uint64 {

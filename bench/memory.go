@@ -18,7 +18,7 @@ import (
 func comparisons(dir string) []comparison {
 	return []comparison{
 		filePair(dir), fileContended(dir), localHandOver(), valid(), held("10,000 leases held for 10 s, TTL 30 s", "memory://"), command(dir),
-		redisPair(dir), redisMany(dir), redisContended(dir, 16, 1), redisContended(dir, 4, 4),
+		redisPair(dir), redisMany(dir), redisContended(dir, 16, 1), redisContended(dir, 4, 4), redisHeld(dir),
 		etcdPair(), etcdMany(), etcdContended(16, 1), etcdContended(4, 4),
 		zookeeperPair(), zookeeperMany(), zookeeperContended(16, 1), zookeeperContended(4, 4),
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -21,7 +22,22 @@ import (
 // lease store the one of testdata/leases.
 var binary, leases string
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+func TestMain(m *testing.M) {
+	hearSignals()
+	os.Exit(buildAndRun(m))
+}
+
+// hearSignals gives the programs that the tests start the signals of a terminal,
+// also where the tests run under nohup or in the background of a script: what is
+// ignored is inherited, what is caught is not.
+func hearSignals() {
+	caught := make(chan os.Signal, 1)
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(sig) {
+			signal.Notify(caught, sig)
+		}
+	}
+}
 
 func buildAndRun(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "holdfast-test")

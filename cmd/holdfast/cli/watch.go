@@ -93,7 +93,7 @@ func (w *watcher) look(now time.Time, records []holdfast.Record, err error) {
 	seen := map[grant]holdfast.Holder{}
 	for i := range records {
 		for _, h := range records[i].Holders {
-			seen[grant{records[i].Name, h.Owner, h.Token}] = h
+			seen[w.grant(records[i].Name, &h)] = h
 		}
 	}
 	for _, g := range sorted(w.before) {
@@ -113,6 +113,17 @@ func (w *watcher) look(now time.Time, records []holdfast.Record, err error) {
 		}
 	}
 	w.before = seen
+}
+
+// grant names a hold. One of which the store had not learned the token when it was
+// seen first is still the same.
+func (w *watcher) grant(name string, h *holdfast.Holder) grant {
+	g, before := grant{name, h.Owner, h.Token}, grant{name, h.Owner, 0}
+	if was, known := w.before[before]; known && h.Owner != "" {
+		delete(w.before, before)
+		w.before[g] = was
+	}
+	return g
 }
 
 func (w *watcher) tell(event string, now time.Time, g grant, h holdfast.Holder) {

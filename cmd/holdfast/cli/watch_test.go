@@ -56,3 +56,18 @@ func TestWatcher(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
+
+// A hold whose token the store learns late is one hold all the time.
+func TestWatcherLateToken(t *testing.T) {
+	var got []string
+	w := watcher{print: func(c *change) { got = append(got, fmt.Sprintf("%s %d", c.Event, c.holder.Token)) }}
+	now := time.Now()
+	for _, token := range []uint64{0, 0, 7, 7, 9} {
+		now = now.Add(time.Millisecond)
+		w.look(now, []holdfast.Record{{Name: "L", Holders: []holdfast.Holder{{Owner: "a", Token: token}}}}, nil)
+	}
+	w.look(now, nil, nil)
+	if want := []string{"held 0", "released 7", "acquired 9", "released 9"}; !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}

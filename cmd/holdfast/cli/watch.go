@@ -92,8 +92,9 @@ func (w *watcher) look(now time.Time, records []holdfast.Record, err error) {
 	w.last, w.failed = now, false
 	seen := map[grant]holdfast.Holder{}
 	for i := range records {
-		for _, h := range records[i].Holders {
-			seen[w.grant(records[i].Name, &h)] = h
+		r := &records[i]
+		for _, h := range r.Holders {
+			seen[w.grant(r.Name, &h)] = h
 		}
 	}
 	for _, g := range sorted(w.before) {

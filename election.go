@@ -80,7 +80,7 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Term, error) {
 	if err := e.validate(value); err != nil {
 		return nil, err
 	}
-	for {
+	for pause := (backoff{}); ; e.c.rest(ctx, pause.next()) {
 		lease, err := e.c.Acquire(ctx, e.name, e.acquireOptions())
 		if err != nil {
 			return nil, campaignError(err)
@@ -208,16 +208,25 @@ func (t *Term) say(ctx context.Context, value string) error {
 }
 
 // proclaimFirst says what the candidate says of itself before its term begins,
-// and tries for as long as it leads.
+// and tries for as long as it leads. To the caller it is a part of the wait.
 func (t *Term) proclaimFirst(ctx context.Context, value string) error {
+	c := t.hold.c
+	last := &Error{} // of the store
 	for pause := (backoff{}); ; {
 		err := t.Proclaim(ctx, value)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrIndeterminate) {
+		switch failed, ok := errors.AsType[*Error](err); {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return c.waitError(t.Name(), ctx.Err(), last.Kind, last.Err, nil)
+		case !ok || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrIndeterminate):
 			return err
+		default:
+			last = failed
 		}
 		waiting, cancel := context.WithCancel(t.Context())
 		stop := context.AfterFunc(ctx, cancel)
-		t.hold.c.sleep(waiting, pause.next())
+		c.sleep(waiting, pause.next())
 		stop()
 		cancel()
 	}

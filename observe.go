@@ -184,7 +184,8 @@ func (o *observer) older(l Leader) bool {
 	case l.None():
 		o.ended, o.stale = !o.newest.None(), 0
 		return false
-	case l.Token == 0: // or none that can be compared
+	case l.Token == 0: // none that can be compared
+		o.stale = 0
 		return false
 	case l.Token > o.newest.Token || l.Token == o.newest.Token && l.seq >= o.newest.seq && !o.ended:
 		o.newest, o.ended, o.stale = l, false, 0

@@ -161,7 +161,7 @@ func (ln *line) takeGrant(p *place, g driver.Grant) bool {
 // mustClaim tells whether a grant has to be claimed before it is used: a term of an
 // election, whose work would be called off as if the term were about to end.
 func (p *place) mustClaim(g driver.Grant) bool {
-	return p.ask.elects && g.Window > 0 && g.Window < p.ask.window/2
+	return p.ask.elects && g.Window > 0 && g.Window < p.ask.window/4*3
 }
 
 // claim renews the grant of a place. Without an answer it asks again as long as

@@ -69,7 +69,7 @@ func (e *Election) serve(ctx context.Context, term *Term, fn func(context.Contex
 	other, err := d.begin()
 	if err != nil || other != nil {
 		_ = term.Resign(ctx)
-		d.await(ctx, other)
+		other.await(ctx)
 		return err != nil, err
 	}
 	err = d.work(ctx, fn)
@@ -101,13 +101,15 @@ func (d *duty) end() {
 	close(d.done)
 }
 
-func (d *duty) await(ctx context.Context, other *duty) {
-	if other == nil {
+// await waits until the work has ended, or ctx or the client has.
+func (d *duty) await(ctx context.Context) {
+	if d == nil {
 		return
 	}
 	select {
-	case <-other.done:
+	case <-d.done:
 	case <-ctx.Done():
+	case <-d.e.c.life.Done():
 	}
 }
 
@@ -134,13 +136,12 @@ var errTermEnds = textError("the term could not be renewed and is about to end")
 // away. Renewals move the deadline while the timer runs, so it is set again.
 func (d *duty) watchDeadline() (stop func()) {
 	var stopped atomic.Bool
-	left := func() time.Duration {
-		return driver.Instant(d.term.hold.deadline.Load()).Sub(driver.Now()) - d.grace
-	}
 	d.timer = time.AfterFunc(time.Hour, func() {
-		rest := left()
+		deadline := driver.Instant(d.term.hold.deadline.Load())
+		rest := deadline.Sub(driver.Now()) - d.grace
 		switch {
 		case stopped.Load() || d.ctx.Err() != nil:
+		case deadline == 0: // it has ended, and its own context says why
 		case rest <= 0:
 			d.cancel(d.term.errorf("run", ErrLost, errTermEnds))
 		default:

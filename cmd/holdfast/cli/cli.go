@@ -53,7 +53,7 @@ func verbs() []verb {
 		{"elect", "NAME -- COMMAND [ARG...]", "run a command while leading, and again after each election", (*app).electMain},
 		{"ls", "[PREFIX]", "list the names that are held or waited for", (*app).lsMain},
 		{"show", "NAME", "show who holds a name and who waits for it", (*app).showMain},
-		{"watch", "[PREFIX]", "print acquisitions, releases and breaks as they happen", (*app).watchMain},
+		{"watch", "[PREFIX]", "print acquisitions, releases, breaks and new values as they happen", (*app).watchMain},
 		{"break", "NAME --token N --reason TEXT", "revoke somebody's hold", (*app).breakMain},
 		{"acquire", "NAME", "acquire and print a handle, for scripts", (*app).acquireMain},
 		{"renew", "HANDLE", "extend the lease of a handle", (*app).renewMain},

@@ -51,7 +51,7 @@ func (a *app) watchMain(args []string) int {
 
 // change is one thing that happened.
 type change struct {
-	Event  string      `json:"event"` // held (at the start), acquired, released, broken, gap
+	Event  string      `json:"event"` // held (at the start), acquired, released, broken, value (another one), gap, error
 	Time   time.Time   `json:"time"`
 	Name   string      `json:"name,omitempty"`
 	Holder *holderJSON `json:"holder,omitempty"`
@@ -103,17 +103,27 @@ func (w *watcher) look(now time.Time, records []holdfast.Record, err error) {
 		}
 	}
 	for _, g := range sorted(seen) {
-		was, known := w.before[g]
-		switch h := seen[g]; {
+		h := seen[g]
+		switch was, known := w.before[g]; {
 		case first:
 			w.tell("held", now, g, h)
 		case !known:
 			w.tell("acquired", now, g, h)
-		case h.Broken != "" && was.Broken == "":
-			w.tell("broken", now, g, h)
+		default:
+			w.tellChanges(now, g, was, h)
 		}
 	}
 	w.before = seen
+}
+
+// tellChanges tells what is new about a grant that was there before.
+func (w *watcher) tellChanges(now time.Time, g grant, was, h holdfast.Holder) {
+	if h.Value != was.Value {
+		w.tell("value", now, g, h)
+	}
+	if h.Broken != "" && was.Broken == "" {
+		w.tell("broken", now, g, h)
+	}
 }
 
 // grant names a hold. One of which the store had not learned the token when it was

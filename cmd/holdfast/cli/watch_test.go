@@ -20,7 +20,7 @@ func TestWatcher(t *testing.T) {
 		case "error":
 			got = append(got, "error "+c.Error)
 		default:
-			got = append(got, fmt.Sprintf("%s %s %s", c.Event, c.Name, c.Holder.Owner))
+			got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", c.Event, c.Name, c.Holder.Owner, c.Holder.Value)))
 		}
 	}}
 	now := time.Now()
@@ -30,7 +30,8 @@ func TestWatcher(t *testing.T) {
 		for _, h := range holds {
 			name, owner, _ := strings.Cut(h, " ")
 			owner, broken := strings.CutSuffix(owner, " broken")
-			holder := holdfast.Holder{Owner: owner, Mode: holdfast.Exclusive}
+			owner, value, _ := strings.Cut(owner, " says ")
+			holder := holdfast.Holder{Owner: owner, Value: value, Mode: holdfast.Exclusive}
 			if broken {
 				holder.Broken = "x"
 			}
@@ -48,9 +49,15 @@ func TestWatcher(t *testing.T) {
 	look(tick, errors.New("down"))
 	look(tick, nil, "L c")
 	look(tick, nil)
+	look(tick, nil, "E d says 1") // leaders
+	look(tick, nil, "E d says 2")
+	look(tick, nil, "E d says 2")
+	look(tick, nil, "E d says 3 broken")
+	look(tick, nil)
 	want := []string{
 		"held L a", "acquired M b", "released L a", "acquired L c", "broken M b",
 		"gap 2.1s", "released M b", "error down", "gap 750ms", "released L c",
+		"acquired E d 1", "value E d 2", "value E d 3", "broken E d 3", "released E d 3",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

@@ -11,7 +11,8 @@ import (
 )
 
 // Close ends the ctx of all that [Election.Run] does, and waits until it has
-// returned, at most for its grace. Then it releases all leases (or leaves them, see Options.LeaveOnClose), ends
+// returned, at most for its grace (called from within that work, it waits in
+// vain). Then it releases all leases (or leaves them, see Options.LeaveOnClose), ends
 // all waits with ErrClosed and all goroutines, and closes the store. It takes
 // about 5 s at most if the store does not answer: then the error, ErrUnavailable,
 // names what may remain there until it expires. Attempts whose answer was lost

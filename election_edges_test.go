@@ -21,7 +21,7 @@ func TestCloseEndsRunThatWaitsForLateWork(t *testing.T) {
 		defer close(late)
 		run := func(fn func(context.Context, *holdfast.Term) error) <-chan error {
 			done := make(chan error, 1)
-			go func() { done <- c.Election("x").Run(context.Background(), fn) }()
+			go func() { done <- c.Election("x").Run(t.Context(), fn) }()
 			synctest.Wait()
 			return done
 		}

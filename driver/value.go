@@ -17,7 +17,7 @@ type Valuer interface {
 	// owner's, also if nothing had to be changed, and also of one that was revoked
 	// (see [Breaker]). It extends nothing. From then on the record has the token
 	// too, if it had none yet. It answers at once; when ctx ends half-way the value
-	// may have been set, and package holdfast calls again with the same request.
+	// may have been set, or be yet; what is said next has a larger Seq.
 	SetValue(ctx context.Context, req *ValueRequest) (held bool, err error)
 
 	// Leader tells who holds the name exclusive, with his value and its Seq, and

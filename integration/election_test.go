@@ -12,10 +12,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/integration/history"
 )
 
@@ -88,7 +90,9 @@ func hasty(ctx context.Context, e *holdfast.Election, value string, work func(co
 }
 
 // work raises the counter again and again, without a look at the lease, and takes
-// a moment to stop.
+// a moment to stop. If the process stood still meanwhile, nobody could stop it: then
+// it counts as work until the deadline that it knew, and the counter must refuse what
+// comes later.
 func (c *workerConfig) work(ctx context.Context, rec *history.Recorder, term *holdfast.Term) error {
 	op := rec.NextOp()
 	add := func(e history.Event) {
@@ -97,23 +101,34 @@ func (c *workerConfig) work(ctx context.Context, rec *history.Recorder, term *ho
 	}
 	add(history.Event{Kind: history.Acquire, Mode: history.Exclusive, N: 1})
 	add(history.Event{Kind: history.Granted, Token: term.Token()})
-	defer add(history.Event{Kind: history.Released, OK: true})
-	defer add(history.Event{Kind: history.Release})
+	var until int64 // the deadline, if the process stood still
+	defer func() {
+		add(history.Event{Kind: history.Release, Deadline: until})
+		add(history.Event{Kind: history.Released, OK: until == 0})
+	}()
 	file, err := os.OpenFile(filepath.Join(c.Dir, theOffice), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = file.Close() }() // what is written is written
+	// What a leader of the past has not written yet, is refused from here on.
+	if taken, err := c.update(file, term.Token(), func(value uint64) uint64 { return value }); err != nil || !taken {
+		return err
+	}
 	for stopping := 0; stopping < 5; {
 		if ctx.Err() != nil {
 			stopping++
 		}
+		now, deadline := rec.Now(), deadlineOf(rec, term)
 		was, _, err := readCounter(file)
 		if err != nil {
 			return err
 		}
 		pause(nil, 3*time.Millisecond)
-		if _, err := c.write(file, was+1, term.Token()); err != nil {
+		if rec.Now()-now > int64(electionTTL/6) { // the grace
+			until = deadline
+		}
+		if written, err := c.write(file, was+1, term.Token()); err != nil || !written {
 			return err
 		}
 		add(history.Event{Kind: history.Effect, Was: was, Now: was + 1})
@@ -121,8 +136,17 @@ func (c *workerConfig) work(ctx context.Context, rec *history.Recorder, term *ho
 	return ctx.Err()
 }
 
-// TestElections restarts five candidates one after the other, and then kills
-// leaders, in real processes: the work of two terms never overlaps, tokens grow,
+// deadlineOf is a term's on the recorder's clock; 0 if it has none, or is over.
+func deadlineOf(rec *history.Recorder, term *holdfast.Term) int64 {
+	at, ok := term.Deadline()
+	if !ok || !term.Valid() {
+		return 0
+	}
+	return rec.Now() + int64(time.Until(at))
+}
+
+// TestElections restarts five candidates one after the other, stops a leader for
+// longer than its term where that ends by itself, and then kills leaders, in real processes: the work of two terms never overlaps, tokens grow,
 // no update of what they work on is lost, and the time without a leader is bounded.
 func TestElections(t *testing.T) {
 	t.Parallel()
@@ -149,7 +173,7 @@ type polls struct {
 func TestElectionsSeeHastyLeaders(t *testing.T) {
 	t.Parallel()
 	file := slices.IndexFunc(stores, func(s storeCase) bool { return s.name == "file" })
-	p := newPolls(t, stores[file].start(t))
+	p := newPolls(t, stores[file].start(t), stores[file].bound)
 	p.hasty = true
 	p.rollingRestart()
 	p.leader()
@@ -179,10 +203,24 @@ func (p *polls) rollingRestart() {
 	}
 }
 
+// standStill stops a leader until another leads in its place.
+func (p *polls) standStill() {
+	p.f.t.Helper()
+	x := p.leader()
+	_ = x.cmd.Process.Signal(syscall.SIGSTOP)
+	next := p.elected() // it may stand still in the middle of a write, which keeps others from writing
+	_ = x.cmd.Process.Signal(syscall.SIGCONT)
+	p.works(next)
+	p.leave(next)
+}
+
 func rollOver(t *testing.T, s storeCase) {
 	t.Helper()
-	p := newPolls(t, s.start(t))
+	p := newPolls(t, s.start(t), s.bound)
 	p.rollingRestart()
+	if s.bound == driver.ByLease {
+		p.standStill()
+	}
 	const killed = 3
 	for range killed {
 		x := p.leader()
@@ -208,7 +246,7 @@ func rollOver(t *testing.T, s storeCase) {
 		t.Error(err)
 	}
 	gaps, deaths := gapsOf(h.Grants)
-	t.Logf("%d terms, %d effects; without a leader after a resignation: %v; after a kill: %v", len(h.Grants), effects, gaps, deaths)
+	t.Logf("%d terms, %d effects; without a leader after a resignation: %v; after a kill or a stop: %v", len(h.Grants), effects, gaps, deaths)
 	if len(h.Grants) < candidates+killed+1 || len(deaths) < killed || effects == 0 {
 		t.Error("too little happened to prove anything")
 	}
@@ -230,7 +268,7 @@ func gapsOf(grants []*history.Grant) (resigned, died []time.Duration) {
 	slices.SortFunc(grants, func(a, b *history.Grant) int { return cmp.Compare(a.Returned, b.Returned) })
 	for i, g := range grants[:len(grants)-1] {
 		gap := time.Duration(grants[i+1].Returned - g.Ended).Round(100 * time.Microsecond)
-		if strings.Contains(g.Why, "killed") {
+		if strings.Contains(g.Why, "killed") || g.Why == "deadline" {
 			died = append(died, gap)
 		} else {
 			resigned = append(resigned, gap)
@@ -239,9 +277,9 @@ func gapsOf(grants []*history.Grant) (resigned, died []time.Duration) {
 	return resigned, died
 }
 
-func newPolls(t *testing.T, url string) *polls {
+func newPolls(t *testing.T, url string, bound driver.Bound) *polls {
 	t.Helper()
-	p := &polls{f: &fight{t: t, url: url, dir: t.TempDir()}, seen: make(chan holdfast.Leader, 1024)}
+	p := &polls{f: &fight{t: t, url: url, dir: t.TempDir(), fenced: bound == driver.ByLease}, seen: make(chan holdfast.Leader, 1024)}
 	if err := os.WriteFile(filepath.Join(p.f.dir, theOffice), make([]byte, 16), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +308,7 @@ func (p *polls) join() {
 	p.f.t.Helper()
 	x := &fighter{proc: fmt.Sprintf("p%d", len(p.f.logs))}
 	x.log = filepath.Join(p.f.dir, x.proc+".jsonl")
-	config, err := json.Marshal(workerConfig{URL: p.f.url, Log: x.log, Proc: x.proc, Dir: p.f.dir, Hasty: p.hasty})
+	config, err := json.Marshal(workerConfig{URL: p.f.url, Log: x.log, Proc: x.proc, Dir: p.f.dir, Fenced: p.f.fenced, Hasty: p.hasty})
 	if err != nil {
 		p.f.t.Fatal(err)
 	}
@@ -287,9 +325,17 @@ func (p *polls) join() {
 	p.f.fighters = append(p.f.fighters, x)
 }
 
-// leader waits until the observer has seen a new leader, and finds its process.
-// What the observer sees must be in order.
+// leader waits until a new leader works.
 func (p *polls) leader() *fighter {
+	p.f.t.Helper()
+	x := p.elected()
+	p.works(x)
+	return x
+}
+
+// elected waits until the observer has seen a new leader, and finds its process.
+// What the observer sees must be in order.
+func (p *polls) elected() *fighter {
 	p.f.t.Helper()
 	for limit := time.After(3 * gapBound); ; {
 		var l holdfast.Leader
@@ -308,7 +354,6 @@ func (p *polls) leader() *fighter {
 			if i < 0 {
 				p.f.t.Fatalf("%q leads, and is no candidate", l.Value)
 			}
-			p.works(p.f.fighters[i])
 			return p.f.fighters[i]
 		}
 	}

@@ -176,21 +176,28 @@ func (c *workerConfig) count(g *grip, r *rand.Rand) error {
 	return nil
 }
 
-// write sets the counter. A fenced one compares the token in the same atomic
-// step.
+// write sets the counter.
 func (c *workerConfig) write(file *os.File, value, token uint64) (bool, error) {
+	return c.update(file, token, func(uint64) uint64 { return value })
+}
+
+// update changes the counter. A fenced one compares the token in the same atomic
+// step.
+func (c *workerConfig) update(file *os.File, token uint64, change func(uint64) uint64) (bool, error) {
 	if c.Fenced {
 		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
 			return false, err
 		}
-		if _, last, err := readCounter(file); err != nil || last > token {
-			return false, err
-		}
+		defer func() { _ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN) }() // of an open file
+	}
+	value, last, err := readCounter(file)
+	if err != nil || c.Fenced && last > token {
+		return false, err
 	}
 	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], value)
+	binary.BigEndian.PutUint64(b[:8], change(value))
 	binary.BigEndian.PutUint64(b[8:], token)
-	_, err := file.WriteAt(b[:], 0)
+	_, err = file.WriteAt(b[:], 0)
 	return err == nil, err
 }
 

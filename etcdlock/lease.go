@@ -98,16 +98,7 @@ func (p *pool) make(ctx context.Context, ttl int64) (*lease, error) {
 	if m == nil {
 		m = &making{done: make(chan struct{})}
 		p.making[ttl] = m
-		p.mu.Unlock()
-		m.l, m.err = p.grant(ctx, ttl)
-		p.mu.Lock()
-		delete(p.making, ttl)
-		if m.err == nil {
-			p.leases[ttl] = m.l
-		}
-		p.mu.Unlock()
-		close(m.done)
-		return m.l, m.err
+		p.s.wg.Go(func() { p.fill(m, ttl) })
 	}
 	p.mu.Unlock()
 	select {
@@ -116,6 +107,20 @@ func (p *pool) make(ctx context.Context, ttl int64) (*lease, error) {
 	case <-ctx.Done():
 		return nil, notSent(ctx.Err())
 	}
+}
+
+// fill makes the lease, whoever of those who want it gives up.
+func (p *pool) fill(m *making, ttl int64) {
+	ctx, cancel := context.WithTimeout(p.s.life, setUp)
+	defer cancel()
+	m.l, m.err = p.grant(ctx, ttl)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.making, ttl)
+	if m.err == nil {
+		p.leases[ttl] = m.l
+	}
+	close(m.done)
 }
 
 // tombLease is what tombstones hang on: each stands for settle at least.

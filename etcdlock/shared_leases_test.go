@@ -1,6 +1,8 @@
 package etcdlock
 
 import (
+	"context"
+	"syscall"
 	"testing"
 	"time"
 
@@ -83,4 +85,39 @@ func TestRenewalWithoutWatches(t *testing.T) {
 	s.book.mu.Lock()
 	s.ears.cut = cut
 	s.book.mu.Unlock()
+}
+
+// Those who wait for one lease do not share the ctx of the first who wanted it.
+func TestLeaseOutlivesWhoWantedIt(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s := server.open(t)
+	ask := func(ctx context.Context, name string) (answer chan driver.AcquireAnswer) {
+		answer = make(chan driver.AcquireAnswer, 1)
+		go func() {
+			req := request(name)
+			req.TTL = 17 * time.Second
+			res, err := s.Acquire(ctx, req)
+			answer <- driver.AcquireAnswer{AcquireResult: res, Err: err}
+		}()
+		return answer
+	}
+	signal(t, server.Nodes[0], syscall.SIGSTOP)
+	ctx, cancel := context.WithCancel(t.Context())
+	first := ask(ctx, "first")
+	until(t, "the lease is asked for", func() bool {
+		s.pool.mu.Lock()
+		defer s.pool.mu.Unlock()
+		return s.pool.making[17] != nil
+	})
+	second := ask(t.Context(), "second")
+	<-time.After(20 * time.Millisecond) // it may come later: then it has less to prove
+	cancel()
+	if a := <-first; a.Err == nil {
+		t.Errorf("the first: %+v", a)
+	}
+	signal(t, server.Nodes[0], syscall.SIGCONT)
+	if a := <-second; a.Err != nil || a.Status != driver.Granted {
+		t.Errorf("the second: %+v", a)
+	}
 }

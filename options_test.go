@@ -92,7 +92,11 @@ func (m *mute) ReleaseMany(ctx context.Context, reqs []*driver.ReleaseRequest) [
 	m.mu.Unlock()
 	if hangs {
 		<-ctx.Done()
-		return []driver.ReleaseAnswer{{Err: torn()}}
+		answers := make([]driver.ReleaseAnswer, len(reqs))
+		for i := range answers {
+			answers[i].Err = torn()
+		}
+		return answers
 	}
 	return m.spy.ReleaseMany(ctx, reqs)
 }

@@ -3,7 +3,6 @@ package holdfast_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -199,20 +198,19 @@ func TestCloseNamesLateAttempts(t *testing.T) {
 	})
 }
 
-// What the store does not release within 5 s is named, each name once, and no more
-// than a person will read.
+// What the store does not release within 5 s is named, each name once.
 func TestCloseNamesUnansweredReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy(t, memlock.NewServer())
 		s.remote = true
 		c := open(t, &mute{spy: s, left: 1000}, nil)
-		for i := range 30 {
-			_ = take(t, c, fmt.Sprintf("x%02d", 29-i), nil)
+		for _, name := range []string{"b", "a"} {
+			_ = take(t, c, name, nil)
 		}
 		start := time.Now()
 		err := c.Close()
 		want(t, err, holdfast.ErrUnavailable)
-		if err == nil || !strings.Contains(err.Error(), `until it expires: "x00", "x01"`) || !strings.HasSuffix(err.Error(), `"x19" and 10 more`) {
+		if err == nil || !strings.Contains(err.Error(), `until it expires: "a", "b"`) {
 			t.Errorf("told %v", err)
 		}
 		if took := time.Since(start); took < 5*time.Second || took > 8*time.Second {

@@ -95,7 +95,7 @@ func workHeld(url, leases string) error {
 	}
 	empty := heapSize()
 	for _, name := range names {
-		if _, err := locks.Acquire(context.Background(), name, nil); err != nil {
+		if _, err = locks.Acquire(context.Background(), name, nil); err != nil {
 			return err
 		}
 	}
@@ -105,7 +105,7 @@ func workHeld(url, leases string) error {
 	before := cpuTime()
 	<-time.After(heldWatch)
 	spent := float64(cpuTime()-before) / float64(heldWatch) * 100
-	if err := json.NewEncoder(os.Stdout).Encode([2]float64{spent, each}); err != nil {
+	if err = json.NewEncoder(os.Stdout).Encode([2]float64{spent, each}); err != nil {
 		return err
 	}
 	_, err = io.Copy(io.Discard, os.Stdin) // until the commands are counted

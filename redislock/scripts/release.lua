@@ -81,6 +81,7 @@ local function library()
     writeHolder(rec, '-' .. h.token, h)
     if h.expires < s.soonest then s.soonest = h.expires end
     stretch(s, h.expires)
+    s.stretched = true -- the key is new, if it was the only one
   end
 
   return function(rec, bucket, v, owner, token, keep)

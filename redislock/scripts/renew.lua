@@ -10,6 +10,7 @@ local rarely
 -- learn writes the token of a grant, and since when it is, into its record.
 local function learn(rec, v, token, ttl)
   local runs, window, rest = call('PTTL', rec), string.match(v, '^(%d+)( .*)$', 42)
+  if runs <= 0 then return 'L' end -- its last ms: PEXPIRE would remove it, and SET make it one that never expires
   local since = num(clock() - (window - runs) * 1000)
   call('PEXPIRE', rec, num(math.max(ttl, runs))) -- first, as a full memory allows it
   call('SET', rec, sub(v, 1, 39) .. token .. ' ' .. since .. rest, 'KEEPTTL')

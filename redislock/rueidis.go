@@ -21,19 +21,20 @@ type rueidisLink struct {
 	client rueidis.Client
 	own    bool // made from a URL
 	dials  atomic.Uint64
-	stands atomic.Int32 // connections that stand, of a client of our own
+	turns  atomic.Uint64 // dials, and ends of connections
+	stood  atomic.Uint64 // the turns before a call that was answered
 }
 
 // countDials makes the client dial in a way that is counted.
 func (l *rueidisLink) countDials(option *rueidis.ClientOption) {
 	option.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
 		l.dials.Add(1)
+		l.turns.Add(1)
 		conn, err := dialRueidis(ctx, addr, d, cfg)
 		if err != nil {
 			return nil, err
 		}
-		l.stands.Add(1)
-		return &countedConn{Conn: conn, closed: sync.OnceFunc(func() { l.stands.Add(-1) })}, nil
+		return &countedConn{Conn: conn, closed: sync.OnceFunc(func() { l.turns.Add(1) })}, nil
 	}
 }
 
@@ -55,19 +56,22 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Prompt: while it dials the client hears of no ctx. Afterwards one that only a
-// deadline ends is seen to by the connection; any other makes the client answer
-// from goroutines of its own, and return when it ends. It must not see both, or it
-// reads on the caller's goroutine until the deadline.
+// Prompt: while it dials, or another call does, the client hears of no ctx. So the
+// connection must be known to stand: a call was answered on it, and none was dialed or
+// has ended since. (One that ends between this and the call may still cost the call a
+// dial.) A cluster has many connections, of which some may not have been dialed yet.
+//
+// Afterwards a ctx that only a deadline ends is seen to by the connection; any other makes
+// the client answer from goroutines of its own, and return when it ends. It must not see
+// both, or it reads on the caller's goroutine until the deadline.
 func (l *rueidisLink) Prompt(ctx context.Context) (context.Context, bool) {
-	end, _ := ctx.Deadline()
-	switch {
-	case driver.DeadlineOnly(ctx) && time.Until(end) > hasty:
-		return ctx, true
-	case l.stands.Load() > 0:
-		return endless{ctx}, true
+	if !l.own || l.stood.Load() != l.turns.Load() || l.Mode() == Cluster {
+		return nil, false
 	}
-	return nil, false
+	if end, _ := ctx.Deadline(); driver.DeadlineOnly(ctx) && time.Until(end) > hasty {
+		return ctx, true
+	}
+	return endless{ctx}, true
 }
 
 // hasty is for how short a time a connection is not given up, as it is with a call
@@ -86,7 +90,12 @@ const (
 )
 
 func (l *rueidisLink) Do(ctx context.Context, commands ...Command) []Reply {
-	return doRueidis(ctx, l.client, commands)
+	turns := l.turns.Load()
+	replies := doRueidis(ctx, l.client, commands)
+	if replies[0].Err == nil && l.stood.Load() != turns { // a refusal may be of a dial
+		l.stood.Store(turns)
+	}
+	return replies
 }
 
 func doRueidis(ctx context.Context, client rueidis.CommandClient, commands []Command) []Reply {

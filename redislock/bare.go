@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -21,16 +22,50 @@ type bare struct {
 	// clock, since when INCR alone grows; 0: none, or a name of it was in use lately, so
 	// that the script had better be asked at once.
 	epochs [buckets]atomic.Uint64
+	// seen has the largest token that was heard of each bucket.
+	seen [buckets]atomic.Uint64
 	// surprises are refusals, after which no bucket is trusted: the server may have
 	// been a replica meanwhile, and have lost tokens.
 	surprises atomic.Uint64
 }
 
+// saw notes a token of a bucket.
+func (b *bare) saw(bucket int, token uint64) {
+	for {
+		last := b.seen[bucket].Load()
+		if token <= last || b.seen[bucket].CompareAndSwap(last, token) {
+			return
+		}
+	}
+}
+
+// hear looks for surprises in answers of any kind.
+func (b *bare) hear(replies []Reply) {
+	for i := range replies {
+		if e, ok := replies[i].Err.(ServerError); ok && surprising(string(e)) { //nolint:errorlint // a Link gives it bare
+			b.surprises.Add(1)
+		}
+		for k := range replies[i].List {
+			if text := replies[i].List[k].Text; strings.HasPrefix(text, "!") && surprising(text) { // of one request in a batch
+				b.surprises.Add(1)
+			}
+		}
+	}
+}
+
+// surprising tells whether a server refuses in this way that is no master, or has
+// just begun.
+func surprising(refusal string) bool {
+	return strings.Contains(refusal, "READONLY ") || strings.Contains(refusal, "LOADING ") || strings.Contains(refusal, "MASTERDOWN ")
+}
+
 // epoch grows when tokens may have been lost: when there is a new connection, of
-// which the server may be another. 0: nobody knows.
+// which the server may be another. 0: nobody knows, as where the client may go back
+// to a server that it had before: behind Sentinel it dials the new master while the old one still
+// answers.
 func (s *store) epoch() uint64 {
 	dials, told := s.link.Dials()
-	if !told || s.cluster || s.wait > 0 {
+	if !told || s.link.Mode() != Single || s.wait > 0 {
 		return 0
 	}
 	return dials + s.bare.surprises.Load()
@@ -38,9 +73,14 @@ func (s *store) epoch() uint64 {
 
 // bareAttempts are those of a batch.
 type bareAttempts struct {
-	asked []int // by number
-	rest  []int // those that the script has to decide
+	asked []bareAttempt
+	rest  []int // by number, those that the script has to decide
 	mine  []int // of these, those that have the name already, but no token
+}
+
+type bareAttempt struct {
+	number int
+	above  uint64 // what its token must be larger than
 }
 
 // acquireBare makes the attempts that it may.
@@ -53,15 +93,17 @@ func (s *store) acquireBare(ctx context.Context, reqs []*driver.AcquireRequest, 
 			a.rest = append(a.rest, i)
 			continue
 		}
-		a.asked = append(a.asked, i)
+		a.asked = append(a.asked, bareAttempt{i, s.bare.seen[bucket].Load()})
 		commands = append(commands, bareCommands(s.id, req)...)
 	}
 	if len(a.asked) == 0 {
 		return a
 	}
 	replies, err := s.send(ctx, commands...)
+	s.bare.compare(a.asked, replies)
 	same := s.epoch() == epoch
-	for k, i := range a.asked {
+	for k, asked := range a.asked {
+		i := asked.number
 		if err != nil {
 			answers[i].Err = err
 			continue
@@ -73,15 +115,30 @@ func (s *store) acquireBare(ctx context.Context, reqs []*driver.AcquireRequest, 
 			s.bare.surprises.Add(1)
 		case set.Null: // the name is in use
 			a.rest = append(a.rest, i)
-		case !same || incr.Err != nil || incr.Int < leastToken:
+		case !same || incr.Err != nil:
 			a.rest, a.mine = append(a.rest, i), append(a.mine, i)
 		default:
+			s.bare.saw(bucketOf(reqs[i].Name.Key), counted(incr))
 			answers[i].Status = driver.Granted
-			answers[i].Grant = driver.Grant{Token: uint64(incr.Int), Window: reqs[i].TTL, Bare: true}
+			answers[i].Grant = driver.Grant{Token: counted(incr), Window: reqs[i].TTL, Bare: true}
 		}
 	}
 	return a
 }
+
+// compare takes for a surprise that a bucket is below where it was seen, or where any
+// can be. There are no replies if the call failed.
+func (b *bare) compare(asked []bareAttempt, replies []Reply) {
+	for k := 0; k < len(replies)/2; k++ {
+		incr := &replies[2*k+1]
+		if incr.Err == nil && counted(incr) <= max(asked[k].above, leastToken-1) {
+			b.surprises.Add(1)
+		}
+	}
+}
+
+// counted is the token that INCR made.
+func counted(incr *Reply) uint64 { return uint64(max(0, incr.Int)) }
 
 func bareCommands(client string, req *driver.AcquireRequest) []Command {
 	tag, ms := tagOf(req.Name.Key), millis(req.TTL)
@@ -95,6 +152,9 @@ func bareCommands(client string, req *driver.AcquireRequest) []Command {
 // learn notes what the script's answer tells of the bucket. epoch is from before
 // the request.
 func (s *store) learn(req *driver.AcquireRequest, epoch uint64, answer *driver.AcquireAnswer, minted bool) {
+	if answer.Err == nil && answer.Status == driver.Granted {
+		s.bare.saw(bucketOf(req.Name.Key), answer.Grant.Token)
+	}
 	switch {
 	case answer.Err == nil && answer.Status == driver.Granted && minted:
 		s.bare.epochs[bucketOf(req.Name.Key)].Store(epoch)

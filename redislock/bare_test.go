@@ -119,3 +119,71 @@ func TestBareTokensAreLifted(t *testing.T) {
 	}
 	again("after a restart")
 }
+
+// bareAgain takes and frees a name in a bucket that is trusted, perhaps, and tells
+// whether its token was counted up by the native command.
+func bareAgain(tb testing.TB, s *store, name string) (token uint64, native bool) {
+	tb.Helper()
+	req := request(name)
+	req.Bare = true
+	res, err := s.Acquire(tb.Context(), req)
+	if err != nil || res.Status != driver.Granted {
+		tb.Fatalf("%+v, %v", res, err)
+	}
+	free(tb, s, driver.Ref{Name: req.Name, Owner: req.Owner, Mode: req.Mode, Token: res.Grant.Token})
+	return res.Grant.Token, res.Grant.Bare
+}
+
+// What a server was meanwhile that refuses writes, or renewals alone, nobody knows.
+func TestRefusedRenewalEndsTrust(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s, c := server.open(t), server.client(t)
+	for _, size := range []int{1, 2} { // of the batch, in which a refusal has another form
+		ref := bareHold(t, s, t.Name())
+		renewals := make([]driver.RenewRequest, size)
+		for i := range renewals {
+			renewals[i] = driver.RenewRequest{Ref: ref, TTL: time.Hour}
+		}
+		must(t, c, "REPLICAOF", "127.0.0.1", "1")
+		if res := s.Renew(t.Context(), renewals)[0]; res.Err == nil {
+			t.Fatalf("%+v", res)
+		}
+		must(t, c, "REPLICAOF", "NO", "ONE")
+		free(t, s, ref)
+		if token, native := bareAgain(t, s, t.Name()); native {
+			t.Errorf("after a refusal: native, %d after %d", token, ref.Token)
+		}
+		if _, native := bareAgain(t, s, t.Name()); !native {
+			t.Error("no bucket is trusted any more")
+		}
+	}
+}
+
+// A bucket that went back a little, on the connection that there was, is found by the
+// tokens that were seen.
+func TestBucketThatWentBack(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s, c := server.open(t), server.client(t)
+	free(t, s, bareHold(t, s, t.Name()))
+	before, native := bareAgain(t, s, t.Name())
+	if !native {
+		t.Fatal("not native")
+	}
+	must(t, c, "DECRBY", bucketKey(tagOf(nameOf(t.Name()).Key)), "1")
+	if token, native := bareAgain(t, s, t.Name()); token <= before || native {
+		t.Errorf("%d after %d, native: %t", token, before, native)
+	}
+}
+
+// Behind Sentinel the client answers from the old master for a moment after it has dialed
+// the new one.
+func TestNothingNativeBehindSentinel(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, ownReplicated(t).URL())
+	free(t, s, hold(t, s, t.Name()))
+	if token, native := bareAgain(t, s, t.Name()); native {
+		t.Errorf("token %d is native", token)
+	}
+}

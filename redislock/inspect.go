@@ -71,8 +71,9 @@ func (s *store) listNode(ctx context.Context, node Node, prefix string, seen map
 			return notSent(err)
 		}
 		scan, err := prompt(ctx, &s.hands, func(ctx context.Context) (Reply, error) {
-			r := node.Do(ctx, command("SCAN", cursor, "MATCH", "hf:{*", "COUNT", page))[0]
-			return r, r.Err
+			replies := node.Do(ctx, command("SCAN", cursor, "MATCH", "hf:{*", "COUNT", page))
+			s.bare.hear(replies)
+			return replies[0], replies[0].Err
 		})
 		if err != nil {
 			return err

@@ -18,8 +18,13 @@ func (s *store) Beat(ctx context.Context, places []driver.Ref) []driver.BeatResu
 		if results[i].Err = err; err != nil {
 			continue
 		}
-		if results[i] = readBeat(texts[i].Text); results[i].Status == driver.Waiting {
+		results[i] = readBeat(texts[i].Text)
+		switch results[i].Status {
+		case driver.Waiting:
 			s.ears.of(tagOf(places[i].Name.Key)).plan(&results[i].Queue)
+		case driver.Granted:
+			s.bare.saw(bucketOf(places[i].Name.Key), results[i].Grant.Token)
+		case driver.Held, driver.Gone:
 		}
 	}
 	s.confirmBeats(ctx, places, results)

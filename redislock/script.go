@@ -98,7 +98,7 @@ func (s *store) send(ctx context.Context, commands ...Command) ([]Reply, error) 
 	}
 	if s.prompter != nil {
 		if own, ok := s.prompter.Prompt(ctx); ok {
-			replies := s.link.Do(own, commands...)
+			replies := s.do(own, commands)
 			if err := ctx.Err(); err != nil && replies[0].Err != nil {
 				return nil, err
 			}
@@ -111,8 +111,15 @@ func (s *store) send(ctx context.Context, commands ...Command) ([]Reply, error) 
 // sendAside is send from another goroutine.
 func (s *store) sendAside(ctx context.Context, commands ...Command) ([]Reply, error) {
 	return prompt(ctx, &s.hands, func(ctx context.Context) ([]Reply, error) {
-		return s.link.Do(ctx, commands...), nil
+		return s.do(ctx, commands), nil
 	})
+}
+
+// do is what all answers come by, also those that nobody waits for any more.
+func (s *store) do(ctx context.Context, commands []Command) []Reply {
+	replies := s.link.Do(ctx, commands...)
+	s.bare.hear(replies)
+	return replies
 }
 
 // errStrangeAnswer is of a script that may have done its work.

@@ -105,10 +105,10 @@ func workHeld(url, leases string) error {
 	before := cpuTime()
 	<-time.After(heldWatch)
 	spent := float64(cpuTime()-before) / float64(heldWatch) * 100
-	if err = json.NewEncoder(os.Stdout).Encode([2]float64{spent, each}); err != nil {
-		return err
+	err = json.NewEncoder(os.Stdout).Encode([2]float64{spent, each})
+	if err == nil {
+		_, err = io.Copy(io.Discard, os.Stdin) // until the commands are counted
 	}
-	_, err = io.Copy(io.Discard, os.Stdin) // until the commands are counted
 	return err
 }
 

@@ -14,7 +14,7 @@ import (
 // returned, at most for its grace (called from within that work, it waits in
 // vain). Then it releases all leases (or leaves them, see Options.LeaveOnClose), ends
 // all waits with ErrClosed and all goroutines, and closes the store. It takes
-// about 5 s at most if the store does not answer: then the error, ErrUnavailable,
+// about 5 s at most, and the end of the requests on their way, if the store does not answer: then the error, ErrUnavailable,
 // names what may remain there until it expires. Attempts whose answer was lost
 // (as when their ctx ended half-way), that were undone since, but so lately that
 // the store may yet receive them, are named in the log. Holds that MinHold keeps on a store bound

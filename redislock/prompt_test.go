@@ -46,6 +46,10 @@ func TestCallsEndWhileTheClientDials(t *testing.T) {
 	s := server.slowToDial(t)
 	ref := hold(t, s, "name")
 	enqueue(t, s, "name")
+	free(t, s, hold(t, s, "other"))
+	if _, ok := s.prompter.Prompt(t.Context()); !ok {
+		t.Error("the connection is not known to stand")
+	}
 	must(t, server.client(t), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 	server.Signal(syscall.SIGSTOP)
 	defer server.Signal(syscall.SIGCONT)

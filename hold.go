@@ -105,7 +105,7 @@ func (h *hold) wantsRenewal() bool {
 	}
 	for _, l := range h.leases {
 		if l.renews {
-			return h.renewTTL() > 0
+			return h.ask.maxHold == 0 || h.renewTTL(driver.Now()) > 0
 		}
 	}
 	return false
@@ -113,10 +113,10 @@ func (h *hold) wantsRenewal() bool {
 
 // renewTTL is what the next renewal asks for: no more than MaxHold leaves, 0 if
 // that is nothing worth asking.
-func (h *hold) renewTTL() time.Duration {
-	ttl := max(h.ask.ttl, h.granted.Add(h.ask.minHold).Until())
+func (h *hold) renewTTL(now driver.Instant) time.Duration {
+	ttl := max(h.ask.ttl, h.granted.Add(h.ask.minHold).Sub(now))
 	if h.ask.maxHold > 0 {
-		ttl = min(ttl, h.granted.Add(h.ask.maxHold).Until())
+		ttl = min(ttl, h.granted.Add(h.ask.maxHold).Sub(now))
 	}
 	if ttl < max(MinTTL, h.c.props.MinTTL) {
 		return 0
@@ -170,14 +170,14 @@ func (h *hold) retire() {
 }
 
 // extend notes an answer to a renewal that was sent at sent.
-func (h *hold) extend(sent driver.Instant, window time.Duration) {
+func (h *hold) extend(now, sent driver.Instant, window time.Duration) {
 	h.batchCap, h.unclaimed = 0, false
 	if window > 0 {
 		h.window = window
 		h.setDeadline(trustUntil(sent, window))
 	}
 	// An answer may rest on an older proof of life than this very request.
-	h.renewAt = max(sent.Add(h.renewEvery(min(h.ask.ttl, cmp.Or(window, h.ask.ttl)))), driver.Now().Add(h.retryPause()))
+	h.renewAt = max(sent.Add(h.renewEvery(min(h.ask.ttl, cmp.Or(window, h.ask.ttl)))), now.Add(h.retryPause()))
 }
 
 // renewEvery is the time between two renewals of a window. A hold without an end
@@ -221,7 +221,7 @@ func (h *hold) askNow(ctx context.Context, l *Lease, op string, ttl time.Duratio
 	h.asking = nil
 	var bye *farewell
 	if res.Err == nil {
-		bye = c.renewed(h, sent, res, ttl > 0)
+		bye = c.renewed(h, driver.Now(), sent, res, ttl > 0)
 		if ttl > 0 && res.Window == 0 && h.ask.noRenew && !h.ended {
 			h.setDeadline(trustUntil(sent, ttl)) // by our own clock, as Client.trust does
 		}
@@ -273,10 +273,10 @@ func (c *Client) failure(ctx context.Context, op, name string, err error) *Error
 }
 
 // renewed notes the answer to a renewal; under mu.
-func (c *Client) renewed(h *hold, sent driver.Instant, res driver.RenewResult, extends bool) *farewell {
+func (c *Client) renewed(h *hold, now, sent driver.Instant, res driver.RenewResult, extends bool) *farewell {
 	switch {
 	case h.ended:
-	case driver.Now() >= driver.Instant(h.deadline.Load()):
+	case now >= driver.Instant(h.deadline.Load()):
 		// Too late to count: whoever looked at the deadline meanwhile saw a lost
 		// lease, and lost it stays.
 		return c.expire(h)
@@ -285,7 +285,7 @@ func (c *Client) renewed(h *hold, sent driver.Instant, res driver.RenewResult, e
 	case res.Status == driver.Broken:
 		return c.revoke(h, res.Reason)
 	case extends:
-		h.extend(cmp.Or(res.Sent, sent), res.Window)
+		h.extend(now, cmp.Or(res.Sent, sent), res.Window)
 		c.keeper.schedule(h)
 	}
 	return nil

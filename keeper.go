@@ -14,18 +14,23 @@ import (
 // It never waits for the store: every batch travels on its own goroutine, so
 // that one that hangs delays no other, and no deadline is missed meanwhile.
 type keeper struct {
-	c     *Client
-	heap  alarms
-	timer *time.Timer
-	next  driver.Instant // when the timer is set for
+	c      *Client
+	heap   alarms
+	latest *alarm // that was set last, if it still is: the last of its chain
+	timer  *time.Timer
+	next   driver.Instant // when the timer is set for
 }
 
 // alarm is an entry of the heap: of a hold, a batch of renewals that is away, a
-// place, a waiter or a debt.
+// place, a waiter or a debt. Alarms for the same instant that are set one after
+// the other hang behind the first of them: the renewals of many leases then cost
+// no search through a heap that has long left the processor's caches.
 type alarm struct {
-	at     driver.Instant
-	set    bool
-	index  int
+	at         driver.Instant
+	set        bool
+	index      int // in the heap, if first of its chain
+	prev, next *alarm
+
 	hold   *hold
 	place  *place
 	debt   *debt
@@ -57,13 +62,16 @@ func (k *keeper) place(a *alarm, p *place) {
 // an earlier one: an alarm that is cancelled before its time costs nothing but
 // an idle ring.
 func (k *keeper) set(a *alarm) {
-	if a.set {
-		k.heap[a.index].at = a.at
-		heap.Fix(&k.heap, a.index)
-	} else if a.at != never {
-		a.set = true
+	k.cancel(a)
+	if a.at == never {
+		return
+	}
+	if last := k.latest; last != nil && last.at == a.at {
+		a.prev, last.next = last, a
+	} else {
 		heap.Push(&k.heap, a)
 	}
+	a.set, k.latest = true, a
 	if a.at < k.next {
 		k.arm(a.at)
 	}
@@ -79,10 +87,24 @@ func (k *keeper) arm(at driver.Instant) {
 }
 
 func (k *keeper) cancel(a *alarm) {
-	if a.set {
-		heap.Remove(&k.heap, a.index)
-		a.set = false
+	if !a.set {
+		return
 	}
+	switch first, next := a.prev == nil, a.next; {
+	case first && next == nil:
+		heap.Remove(&k.heap, a.index)
+	case first:
+		next.index, k.heap[a.index].alarm = a.index, next
+	default:
+		a.prev.next = next
+	}
+	if a.next != nil {
+		a.next.prev = a.prev
+	}
+	if k.latest == a {
+		k.latest = a.prev
+	}
+	a.set, a.prev, a.next = false, nil, nil
 }
 
 // ring handles what is due and sets the timer for what comes next.
@@ -97,6 +119,7 @@ func (k *keeper) ring() {
 	defer c.keeping.Done()
 	k.next = never
 	d := k.collect(driver.Now())
+	d.batches = k.batches(d.renewals)
 	if len(k.heap) > 0 {
 		k.arm(k.heap[0].at)
 	}
@@ -118,6 +141,7 @@ type due struct {
 	byes     []*farewell
 	waits    []func()
 	renewals map[int][]*hold
+	batches  []*batch // of the renewals
 	beats    map[int][]*place
 	debts    []*debt
 }
@@ -158,7 +182,6 @@ func (k *keeper) dueHold(d *due, h *hold, now driver.Instant) {
 		return
 	}
 	k.cancel(&h.alarm) // its batch looks after the deadline
-	h.asking = make(chan struct{})
 	shard := k.c.shard(h.ref())
 	d.renewals[shard] = append(d.renewals[shard], h)
 }
@@ -171,6 +194,24 @@ func (k *keeper) dueBatch(d *due, b *batch, now driver.Instant) {
 		}
 	}
 	k.watch(b)
+}
+
+// batches divides what is to be renewed, by shard; under mu.
+func (k *keeper) batches(renewals map[int][]*hold) (all []*batch) {
+	for _, holds := range renewals {
+		// Those that may not travel in a large batch do not split that of the rest.
+		slices.SortStableFunc(holds, func(a, b *hold) int { return cmp.Compare(b.travelsWith(), a.travelsWith()) })
+		for len(holds) > 0 {
+			n := batchSize(k.c.maxBatch, holds)
+			b := &batch{holds: holds[:n], answered: make(chan struct{})}
+			for _, h := range b.holds {
+				h.asking = b.answered
+			}
+			k.watch(b)
+			all, holds = append(all, b), holds[n:]
+		}
+	}
+	return all
 }
 
 // watch sets the batch's alarm to the first deadline of its holds.
@@ -186,18 +227,8 @@ func (k *keeper) watch(b *batch) {
 
 // send starts what is due, each batch on its own goroutine.
 func (d *due) send(c *Client) {
-	for _, holds := range d.renewals {
-		// Those that may not travel in a large batch do not split that of the rest.
-		slices.SortStableFunc(holds, func(a, b *hold) int { return cmp.Compare(b.travelsWith(), a.travelsWith()) })
-		for len(holds) > 0 {
-			n := batchSize(c.maxBatch, holds)
-			b := &batch{holds: holds[:n]}
-			c.mu.Lock()
-			c.keeper.watch(b)
-			c.mu.Unlock()
-			c.keeping.Go(func() { c.renew(b) })
-			holds = holds[n:]
-		}
+	for _, b := range d.batches {
+		c.keeping.Go(func() { c.renew(b) })
 	}
 	for _, places := range d.beats {
 		for len(places) > 0 {

@@ -31,8 +31,9 @@ func (h *hold) travelsWith() int {
 // batch is renewals that travel together. While it is away, its alarm stands for
 // those of its holds: so a burst of renewals moves few alarms.
 type batch struct {
-	holds []*hold
-	alarm alarm
+	holds    []*hold
+	answered chan struct{} // closed then
+	alarm    alarm
 }
 
 // renew sends one batch of renewals.
@@ -41,8 +42,9 @@ func (c *Client) renew(b *batch) {
 	ttl := MaxTTL
 	reqs := make([]driver.RenewRequest, len(batch))
 	c.mu.Lock()
+	now := driver.Now()
 	for i, h := range batch {
-		reqs[i] = driver.RenewRequest{Ref: h.ref(), TTL: h.renewTTL()}
+		reqs[i] = driver.RenewRequest{Ref: h.ref(), TTL: h.renewTTL(now)}
 		if h.relabel {
 			reqs[i].Label = h.label
 		}
@@ -64,10 +66,10 @@ func (c *Client) noteRenewals(b *batch, reqs []driver.RenewRequest, results []dr
 	var news []renewal
 	c.mu.Lock()
 	c.keeper.cancel(&b.alarm)
+	close(b.answered)
 	now := driver.Now()
 	for i, h := range b.holds {
 		res := results[i]
-		close(h.asking)
 		h.asking = nil
 		if h.ended {
 			continue
@@ -84,7 +86,7 @@ func (c *Client) noteRenewals(b *batch, reqs []driver.RenewRequest, results []dr
 		if reqs[i].Label == h.label {
 			h.relabel = false
 		}
-		byes = append(byes, c.renewed(h, sent, res, true))
+		byes = append(byes, c.renewed(h, now, sent, res, true))
 	}
 	c.mu.Unlock()
 	for _, bye := range byes {

@@ -22,7 +22,7 @@ const (
 	EventLost                             // Err says why; matches ErrBroken if a person did it
 	EventReleased                         // Took: how long it was held; Err: the store did not answer yet
 	EventAbandoned                        // an attempt of unknown outcome was undone, or not (Err)
-	EventStoreDown                        // an acquire waits for a store that cannot be asked: Err, Took; told once of each wait
+	EventStoreDown                        // an acquire waits for a store that cannot be asked: Err, Took: since when; see below
 	EventWorkEnded                        // the func of Election.Run returned: Err, Took: the term so far
 	EventOverran                          // it goes on although its term has ended: Took: since it was called off
 )
@@ -45,7 +45,9 @@ func (k EventKind) String() string {
 // are told on the caller's goroutine, before the acquire returns.
 // EventAbandoned is told by another one, when the store has answered: attempts
 // are undone at once, so it may come before or after the event of the acquire
-// that made the attempt, which may also have gone on and succeeded.
+// that made the attempt, which may also have gone on and succeeded. EventStoreDown
+// is told at once when a wait meets it for the first time, and again every 10 s for
+// as long as the store stays away.
 
 // Event tells a hook what happened, for logs, metrics and traces. Fields that
 // do not concern the kind are zero.
@@ -55,7 +57,7 @@ type Event struct {
 	Name   string
 	Mode   Mode
 	Token  uint64
-	Took   time.Duration // of the wait; with lost and released: of the hold
+	Took   time.Duration // of the wait; with lost and released: of the hold; with store_down: of the outage
 	Left   time.Duration // until the deadline, before what happened
 	Holder *Holder       // who holds the name, if the store tells
 	Ahead  int           // waiters before this one, the holder not counted

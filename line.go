@@ -23,13 +23,14 @@ type line struct {
 	pause       backoff       // between attempts, of who serves
 	reason      error         // why the store did not grant last: ErrHeld, ErrUnavailable…
 	cause       error         // the store's own words for it
-	queue       driver.Queue  // what was learned last
-	aging       bool          // it was idle, and is forgotten if it still is when its turn comes
-	freed       bool          // a hold of ours ended: the name may be free
-	alone       bool          // the last attempt blocked: the next travels alone
-	turn        *hold         // the hold that may be handed over: see handover.go
-	turnTimer   *time.Timer   // looks at the line when the turn is over
-	turnArmed   *hold         // the turn that it is set for
+	downSince   driver.Instant
+	queue       driver.Queue // what was learned last
+	aging       bool         // it was idle, and is forgotten if it still is when its turn comes
+	freed       bool         // a hold of ours ended: the name may be free
+	alone       bool         // the last attempt blocked: the next travels alone
+	turn        *hold        // the hold that may be handed over: see handover.go
+	turnTimer   *time.Timer  // looks at the line when the turn is over
+	turnArmed   *hold        // the turn that it is set for
 }
 
 // ask is what a waiter wants. Waiters who ask for the same may share a place in
@@ -97,7 +98,7 @@ func (ln *line) tidy() {
 }
 
 func (ln *line) push(w *waiter) {
-	if ln.first == nil && ln.reason == ErrUnavailable { //nolint:errorlint // one of ours, never wrapped
+	if ln.first == nil && ln.down() {
 		ln.reason, ln.cause = nil, nil // of an earlier wait
 	}
 	ln.c.arrived++
@@ -149,13 +150,20 @@ func (ln *line) nudge() {
 // storeDown notes that the store could not be asked, and tells those who wait;
 // under mu.
 func (ln *line) storeDown(cause error) {
+	if !ln.down() {
+		ln.downSince = driver.Now()
+	}
 	ln.reason, ln.cause = ErrUnavailable, cause
 	for w := ln.first; w != nil; w = w.next {
-		if w.alarm.set && !w.down {
+		if w.ready != nil { // it sleeps: who does not is told nothing
 			w.setAlarm()
 		}
 	}
 }
+
+// down tells whether the store could not be asked when it was asked last; under
+// mu.
+func (ln *line) down() bool { return ln.reason == ErrUnavailable } //nolint:errorlint // one of ours, never wrapped
 
 // wants tells whether a grant for a would still serve the first waiter.
 func (ln *line) wants(a ask) bool { return ln.first != nil && ln.first.ask == a }

@@ -21,6 +21,7 @@ type parking struct {
 	room             int64        // how many may be
 	deaf             time.Duration
 	age              time.Duration // how old the proof of life of a parked grant is
+	onBlock          func() error  // looks at the store while a call is parked
 
 	mu     sync.Mutex
 	blocks []driver.AcquireRequest
@@ -60,6 +61,11 @@ func (s *parking) Block(ctx context.Context, req *driver.AcquireRequest) (driver
 	s.blocks = append(s.blocks, *req)
 	s.mu.Unlock()
 	for {
+		if s.onBlock != nil {
+			if err := s.onBlock(); err != nil {
+				return driver.Grant{}, err
+			}
+		}
 		sent := driver.Now()
 		res, err := s.inner.Acquire(ctx, req)
 		if err == nil && res.Status == driver.Granted {

@@ -29,7 +29,7 @@ func (ln *line) serve() {
 		if p == nil {
 			return
 		}
-		if c.blocker != nil && !p.ask.unfair {
+		if c.blocker != nil && !p.ask.unfair && !ln.wasDown() {
 			ln.serveBlocking(p, &ln.pause)
 			continue
 		}
@@ -51,6 +51,14 @@ func (ln *line) serve() {
 			ln.rest(&ln.pause, res.Queue.Remaining)
 		}
 	}
+}
+
+// wasDown tells whether the store is to be asked first if it is there again: a
+// call that waits inside it could not tell.
+func (ln *line) wasDown() bool {
+	ln.c.mu.Lock()
+	defer ln.c.mu.Unlock()
+	return ln.down()
 }
 
 // next makes the place for the first waiter, or ends the serving.

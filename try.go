@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -46,7 +47,7 @@ func (c *Client) overtakes(w *waiter) error {
 	switch {
 	case ln == nil || ln.first == nil:
 		return nil
-	case ln.reason == ErrUnavailable: //nolint:errorlint // one of ours, never wrapped
+	case ln.down():
 		return c.errorf("acquire", w.name.Full, ErrUnavailable, ln.cause)
 	}
 	return c.errorf("acquire", w.name.Full, ErrHeld, textError("others of this process wait for it"))
@@ -86,15 +87,13 @@ func (c *Client) acquireTries(w *waiter, name string, o *AcquireOptions) (*Lease
 		defer cancel()
 	}
 	pause := backoff{}
+	var downSince driver.Instant
 	for i := 1; ; i++ {
 		lease, err := c.try(w, name)
 		if err == nil || i == o.Tries || !retriable(err) {
 			return lease, err
 		}
-		if e, ok := errors.AsType[*Error](err); ok && e.Kind != ErrHeld && !w.down { //nolint:errorlint // a kind of ours
-			w.down = true
-			c.observe(w.ctx, c.storeDown(w, name, e.Err))
-		}
+		downSince = c.tellDown(w, name, err, downSince)
 		c.sleep(ctx, pause.next())
 		switch {
 		case w.ctx.Err() != nil: // nothing more is tried (law W1)
@@ -106,6 +105,22 @@ func (c *Client) acquireTries(w *waiter, name string, o *AcquireOptions) (*Lease
 			return nil, c.triesError(name, ErrTimeout, err)
 		}
 	}
+}
+
+// tellDown tells of a store that is down, as those who wait in a line are told,
+// after an attempt that ended with err. It returns since when the store is down.
+func (c *Client) tellDown(w *waiter, name string, err error, since driver.Instant) driver.Instant {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Kind == ErrHeld { //nolint:errorlint // a kind of ours
+		return 0
+	}
+	now := driver.Now()
+	since = cmp.Or(since, now)
+	if w.toldDown == 0 || now >= max(w.toldDown, since).Add(longWait) {
+		w.toldDown = now
+		c.observe(w.ctx, c.storeDown(w, name, e.Err, now.Sub(since)))
+	}
+	return since
 }
 
 // triesError is the error of a wait that ended between two attempts, of which

@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -25,9 +26,10 @@ type waiter struct {
 	err   error
 	ready chan struct{} // made when the goroutine sleeps; closed when done
 
-	line  *line
-	alarm alarm // when there is something to tell of the wait
-	down  bool  // that the store is down was told
+	line     *line
+	alarm    alarm          // when there is something to tell of the wait
+	long     bool           // that it has become long was told
+	toldDown driver.Instant // when it was told last that the store is down
 
 	firstPlace place // storage of the first attempt
 	handedOver bool  // by another goroutine of this process
@@ -53,44 +55,60 @@ func (w *waiter) recycle() {
 }
 
 // setAlarm sets when there is something to tell of the wait: when it has become
-// long, which for a candidate is nothing to tell, or at once that the store is
-// down; under mu.
+// long, which for a candidate is nothing to tell, and that the store is down, at
+// once and again for as long as it is; under mu.
 func (w *waiter) setAlarm() {
-	w.alarm.waiter, w.alarm.at = w, w.start.Add(longWait)
-	if w.ask.elects {
-		w.alarm.at = never
+	w.alarm.waiter, w.alarm.at = w, never
+	if !w.ask.elects && !w.long {
+		w.alarm.at = w.start.Add(longWait)
 	}
-	if w.line.reason == ErrUnavailable && !w.down { //nolint:errorlint // one of ours, never wrapped
-		w.alarm.at = driver.Now()
+	if w.line.down() {
+		w.alarm.at = min(w.alarm.at, w.tellDown())
 	}
 	w.line.c.keeper.set(&w.alarm)
 }
 
+// tellDown is when to tell that the store is down: 0, at once, if that was never
+// told. A store that comes and goes is not told of each time.
+func (w *waiter) tellDown() driver.Instant {
+	if w.toldDown == 0 {
+		return 0
+	}
+	return max(w.toldDown, w.line.downSince).Add(longWait)
+}
+
 // news is what is to be told of the wait, nil if nothing is; under mu.
-func (w *waiter) news(now driver.Instant) func() {
-	if now >= w.start.Add(longWait) && !w.ask.elects {
-		return w.longWaited()
+func (w *waiter) news(now driver.Instant) (tell func()) {
+	switch {
+	case !w.ask.elects && !w.long && now >= w.start.Add(longWait):
+		w.long = true
+		tell = w.longWaited()
+	case w.line.down() && now >= w.tellDown():
+		w.toldDown = now
+		tell = w.storeDown(now)
 	}
-	ln, ctx := w.line, w.ctx
-	w.down = ln.reason == ErrUnavailable //nolint:errorlint // one of ours, never wrapped
 	w.setAlarm()
-	if !w.down { // it was, for a moment
-		return nil
-	}
-	e := ln.c.storeDown(w, ln.name.Full, ln.cause)
+	return tell
+}
+
+// storeDown is what is to be told of a wait for a store that cannot be asked;
+// under mu.
+func (w *waiter) storeDown(now driver.Instant) func() {
+	ln, ctx := w.line, w.ctx
+	e := ln.c.storeDown(w, ln.name.Full, ln.cause, now.Sub(ln.downSince))
 	first := ln.first == w // one line in the log will do
 	return func() {
 		if first {
-			ln.c.log.Warn("holdfast: the store is down, waiting for it", "store", ln.c.props.Store, "name", e.Name, "error", e.Err)
+			ln.c.log.Warn("holdfast: the store is down, waiting for it", "store", ln.c.props.Store, "name", e.Name, "since", e.Took, "error", e.Err)
 		}
 		ln.c.observe(ctx, e)
 	}
 }
 
-// storeDown is the event of a wait for a store that cannot be asked.
-func (c *Client) storeDown(w *waiter, name string, cause error) Event {
+// storeDown is that event.
+func (c *Client) storeDown(w *waiter, name string, cause error, since time.Duration) Event {
 	return Event{
-		Kind: EventStoreDown, Name: name, Mode: w.ask.mode, Took: driver.Now().Sub(w.start),
+		Kind: EventStoreDown, Name: name, Mode: w.ask.mode, Took: since,
 		Err: c.errorf("acquire", name, ErrUnavailable, cause),
 	}
 }

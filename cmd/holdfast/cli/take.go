@@ -26,6 +26,9 @@ type held struct {
 	granted time.Time
 }
 
+// storePatience is how long a wait bears that the store does not answer.
+const storePatience = 10 * time.Second
+
 // errStoreSilent is why a wait was called off that the store does not answer.
 var errStoreSilent = errors.New("the store does not answer")
 
@@ -93,11 +96,14 @@ func (h *held) observe(e *holdfast.Event, w *waitTeller, giveUp context.CancelCa
 		default:
 		}
 	case holdfast.EventStoreDown:
+		if e.Took >= storePatience {
+			giveUp(fmt.Errorf("%w for %v: %w", errStoreSilent, short(e.Took), e.Err))
+			return
+		}
 		w.down(e)
 	case holdfast.EventLongWait:
 		if errors.Is(e.Err, holdfast.ErrUnavailable) {
-			giveUp(fmt.Errorf("%w for %v: %w", errStoreSilent, short(e.Took), e.Err))
-			return
+			return // that is told already
 		}
 		w.long(e, h.client.Properties().Wait == driver.ByPlaces)
 	default:

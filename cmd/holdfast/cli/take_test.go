@@ -33,19 +33,21 @@ func TestSilentStoreEndsTheWait(t *testing.T) {
 		event holdfast.Event
 		want  bool
 	}{
-		{holdfast.Event{Err: silent}, true},
-		{holdfast.Event{Err: silent, Holder: &holdfast.Holder{}}, true},
-		{holdfast.Event{Holder: &holdfast.Holder{}}, false},
-		{holdfast.Event{Err: errors.New("other")}, false},
+		{holdfast.Event{Kind: holdfast.EventStoreDown, Err: silent}, false},
+		{holdfast.Event{Kind: holdfast.EventStoreDown, Err: silent, Took: 9 * time.Second}, false},
+		{holdfast.Event{Kind: holdfast.EventStoreDown, Err: silent, Took: 10 * time.Second}, true},
+		{holdfast.Event{Kind: holdfast.EventLongWait, Err: silent, Took: 10 * time.Second}, false},
+		{holdfast.Event{Kind: holdfast.EventLongWait, Holder: &holdfast.Holder{}, Took: 10 * time.Second}, false},
+		{holdfast.Event{Kind: holdfast.EventLongWait, Err: errors.New("other"), Took: 10 * time.Second}, false},
 	} {
-		c.event.Kind, c.event.Took = holdfast.EventLongWait, 10*time.Second
 		var why error
 		h.observe(&c.event, w, func(cause error) { why = cause })
 		if got := errors.Is(why, errStoreSilent); got != c.want {
 			t.Errorf("%+v: %v", c.event, why)
 		}
 	}
-	if b, err := os.ReadFile(errOut.Name()); err != nil || strings.Count(string(b), "still waiting") != 2 {
+	b, err := os.ReadFile(errOut.Name())
+	if err != nil || strings.Count(string(b), "waiting for the store") != 1 || strings.Count(string(b), "still waiting") != 2 {
 		t.Errorf("%s %v", b, err)
 	}
 }

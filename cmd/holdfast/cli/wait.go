@@ -22,6 +22,8 @@ type waitTeller struct {
 	mu    sync.Mutex
 	ended bool
 	shown bool // a line is on the terminal
+
+	toldDown time.Time // that the store is not there was told last
 }
 
 const showEvery = time.Second
@@ -113,7 +115,7 @@ func (w *waitTeller) wipe() {
 	w.shown = false
 }
 
-// down tells at once that the store is not there.
+// down tells that the store is not there, once of each outage.
 func (w *waitTeller) down(e *holdfast.Event) {
 	cause := e.Err
 	if typed, ok := errors.AsType[*holdfast.Error](e.Err); ok && typed.Err != nil {
@@ -121,9 +123,10 @@ func (w *waitTeller) down(e *holdfast.Event) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ended {
+	if w.ended || time.Now().Add(-e.Took).Before(w.toldDown) {
 		return
 	}
+	w.toldDown = time.Now()
 	w.wipe()
 	w.a.say("store_down", fmt.Sprintf("waiting for the store, to lock %s: %s", printable(e.Name), printable(cause.Error())),
 		map[string]any{"name": e.Name, "error": cause.Error()})

@@ -13,13 +13,14 @@ import (
 // Close ends the ctx of all that [Election.Run] does, and waits until it has
 // returned, at most for its grace (called from within that work, it waits in
 // vain). Then it releases all leases (or leaves them, see Options.LeaveOnClose), ends
-// all waits with ErrClosed and all goroutines, and closes the store. It takes
-// about 5 s at most, and the end of the requests on their way, if the store does not answer: then the error, ErrUnavailable,
-// names what may remain there until it expires. Attempts whose answer was lost
-// (as when their ctx ended half-way), that were undone since, but so lately that
-// the store may yet receive them, are named in the log. Holds that MinHold keeps on a store bound
-// to the connection are waited for. It may be called at any time and again; a
-// repeated Close returns what the first one did.
+// all waits with ErrClosed and all goroutines, and closes the store. If the
+// store does not answer it takes 5 s, or Options.RequestTimeout if that is longer:
+// then the error, ErrUnavailable, names what may remain there until it expires.
+// Attempts whose answer was lost (as when their ctx ended half-way), that were
+// undone since, but so lately that the store may yet receive them, are named in the
+// log. Holds that MinHold keeps on a store bound to the connection are waited for.
+// It may be called at any time and again; a repeated Close returns what the first
+// one did.
 func (c *Client) Close() error {
 	select {
 	case c.closeOnce <- struct{}{}:
@@ -49,8 +50,9 @@ func (c *Client) close() error {
 	for _, bye := range byes {
 		bye.tell()
 	}
+	end := driver.Now().Add(releaseBudget)
 	c.work.Wait()
-	err := c.settleDebts()
+	err := c.settleDebts(end)
 	c.mu.Lock()
 	c.stopped = true
 	c.keeper.timer.Stop()
@@ -60,12 +62,12 @@ func (c *Client) close() error {
 		}
 	}
 	c.mu.Unlock()
+	c.timeouts.end() // of what the store still owes an answer to
 	c.keeping.Wait()
 	if c.releases != nil {
 		c.acquires.wg.Wait()
 		c.releases.wg.Wait()
 	}
-	c.timeouts.end()
 	if err != nil {
 		c.log.Warn("holdfast: closed with releases open", "store", c.props.Store, "error", err)
 	}
@@ -98,10 +100,9 @@ func (c *Client) closeHolds() (byes []*farewell) {
 }
 
 // settleDebts waits until no hold lingers and the store has answered all debts.
-// The store has 5 s for that; then it says what may remain. Attempts that were
-// undone, but may arrive yet, are not waited for.
-func (c *Client) settleDebts() error {
-	end := driver.Now().Add(releaseBudget)
+// The store has until end for that, or 5 s after the last hold; then it says what
+// may remain. Attempts that were undone, but may arrive yet, are not waited for.
+func (c *Client) settleDebts(end driver.Instant) error {
 	for {
 		c.mu.Lock()
 		lingering := c.lingering

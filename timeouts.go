@@ -38,8 +38,9 @@ func (c *Client) releaseTimeout() time.Duration {
 // more than the rest of an uncontended acquire: a request then has from 7/8 of its
 // time to all of it.
 type timeouts struct {
-	mu  sync.Mutex
-	all map[time.Duration]*timeout
+	mu    sync.Mutex
+	all   map[time.Duration]*timeout
+	ended bool
 }
 
 // timeout is a shared ctx.
@@ -59,6 +60,10 @@ func (t *timeouts) get(length time.Duration) (context.Context, context.CancelFun
 	defer t.mu.Unlock()
 	shared := t.all[length]
 	switch {
+	case t.ended:
+		ctx, cancel := driver.WithDeadlineOnly(length)
+		cancel()
+		return ctx, cancel
 	case shared != nil && now < shared.until:
 	case shared == nil && len(t.all) >= sharedLengths:
 		return driver.WithDeadlineOnly(length)
@@ -73,10 +78,11 @@ func (t *timeouts) get(length time.Duration) (context.Context, context.CancelFun
 	return shared.ctx, func() {}
 }
 
-// end ends the latest ones.
+// end ends the latest ones, and those that are still asked for.
 func (t *timeouts) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.ended = true
 	for _, shared := range t.all {
 		shared.cancel()
 	}

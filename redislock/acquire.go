@@ -42,6 +42,7 @@ func (s *store) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) 
 func (s *store) acquireByScript(ctx context.Context, reqs []*driver.AcquireRequest, answers []driver.AcquireAnswer) {
 	ear, epoch := s.ears.of(tagOf(reqs[0].Name.Key)), s.epoch()
 	listening := ear.listening()
+	defer s.waits.enter(s, reqs, answers)()
 	keys, args := make([]string, 0, 3*len(reqs)), append(make([]string, 0, 1+4*len(reqs)), s.id)
 	for _, req := range reqs {
 		owner, tag := ownerText(&req.Owner), tagOf(req.Name.Key)

@@ -209,11 +209,11 @@ func (e *ear) hear(message string) {
 		if err1 != nil || err2 != nil {
 			return
 		}
-		if e.s.wait > 0 { // it does not count yet: let it be asked about
-			sig = driver.Signal{Kind: driver.MissedSignal}
-			break
-		}
 		sig.Kind, sig.Grant = driver.GrantSignal, driver.Grant{Token: n, Window: time.Duration(window) * time.Millisecond}
+		if e.s.wait > 0 { // it does not count yet
+			e.s.confirmSignal(sig)
+			return
+		}
 	case "b":
 		sig.Kind, sig.Reason = driver.BrokenSignal, f[2]
 	case "l":

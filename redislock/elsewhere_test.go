@@ -12,7 +12,7 @@ import (
 
 // deployments are where the store must be the same as on one server of the
 // reference version.
-var deployments = []string{"redis 6.2", "valkey 9.1", "sentinel", "cluster", "cluster of redis 6.2", "cluster of valkey 9.1"}
+var deployments = []string{"redis 6.2", "valkey 9.1", "sentinel", "cluster", "cluster of redis 6.2", "cluster of valkey 9.1", "with a replica that acknowledges"}
 
 func deploy(tb testing.TB, name string) (url string) {
 	tb.Helper()
@@ -23,6 +23,9 @@ func deploy(tb testing.TB, name string) (url string) {
 		return versionServer(tb, redistest.Valkey91).url()
 	case "sentinel":
 		return ownReplicated(tb).URL()
+	case "with a replica that acknowledges":
+		url, _ = ownPair(tb, redistest.Default)
+		return url
 	case "cluster of redis 6.2":
 		return ownCluster(tb, redistest.Redis62, false).URL()
 	case "cluster of valkey 9.1":

@@ -38,6 +38,9 @@ func (s *store) ReleaseMany(ctx context.Context, reqs []*driver.ReleaseRequest) 
 	}
 	replies, err := s.answers(ctx, releaseScript, len(reqs), keys, args)
 	for i := range reqs {
+		if s.wait > 0 {
+			s.waits.leave(reqs[i].Owner)
+		}
 		switch {
 		case err != nil:
 			answers[i].Err = err

@@ -31,8 +31,9 @@ type Options struct {
 	// nothing where it tells.
 	Durable bool
 	// Wait is how many replicas must have received a grant or a renewal before
-	// it counts: fewer make it ErrUnavailable, and a grant is released. The
-	// store is no stronger than class D by that; see docs/store-redis.md.
+	// it counts: fewer make it ErrUnavailable, and a grant is released; a leader's
+	// value is ErrIndeterminate then. The store is no stronger than class D by that;
+	// see docs/store-redis.md.
 	Wait int
 }
 
@@ -51,6 +52,7 @@ type store struct {
 	ears     ears
 	clocks   clocks
 	hands    hands
+	waits    waits
 }
 
 var (
@@ -93,7 +95,7 @@ func newStore(ctx context.Context, link Link, opts *Options) (*store, error) {
 	s := &store{link: link, id: hex.EncodeToString(id[:]), cluster: link.Mode() == Cluster, wait: opts.Wait}
 	s.prompter, _ = link.(prompter)
 	s.ears.init(s)
-	s.clocks.of = map[string]reading{}
+	s.clocks.of, s.waits.of = map[string]reading{}, map[driver.Owner]driver.Ref{}
 	s.hands.init()
 	if err := s.probe(ctx, opts); err != nil {
 		s.hands.close()

@@ -8,22 +8,24 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// SetValue implements [driver.Valuer].
+// SetValue implements [driver.Valuer]. A value that too few replicas have is there, and may
+// be gone again.
 func (s *store) SetValue(ctx context.Context, req *driver.ValueRequest) (held bool, err error) {
 	keys := []string{recordKey(tagOf(req.Name.Key), req.Name.Key)}
 	args := []string{ownerText(&req.Owner), tokenText(req.Token), strconv.FormatUint(req.Seq, 10), req.Value}
-	replies, err := s.answers(ctx, valueScript, 1, keys, args)
+	replies, shortage, err := s.confirmed(ctx, valueScript, 1, keys, args)
 	if err != nil {
 		return false, err
 	}
-	switch text := replies[0].Text; text {
-	case "V":
-		return true, nil
-	case "L":
+	switch text := replies[0].Text; {
+	case text == "L":
 		return false, nil
-	default:
+	case text != "V":
 		return false, strange(text)
+	case shortage != nil:
+		return true, failure(driver.Indeterminate, "the value may be forgotten: "+shortage.Error())
 	}
+	return true, nil
 }
 
 // leaderOnly asks the script that reads a record to leave the queue away.

@@ -143,3 +143,61 @@ func TestWaitWhileASlotMoves(t *testing.T) {
 		}
 	})
 }
+
+// What a replica has not got does not count later either, though the later request changes
+// nothing; it counts when the replica has it. A value is confirmed as a grant is.
+func TestWaitForWhatWasWrittenBefore(t *testing.T) {
+	t.Parallel()
+	for _, v := range []redistest.Version{redistest.Default, redistest.Redis62, redistest.Valkey91} {
+		t.Run(string(v), func(t *testing.T) {
+			t.Parallel()
+			url, replica := ownPair(t, v)
+			s, fresh := openAt(t, url), openAt(t, url) // whose connection has written nothing
+			ref := hold(t, s, t.Name())
+			set := func(seq uint64) error {
+				held, err := s.SetValue(t.Context(), &driver.ValueRequest{Ref: ref, Seq: seq, Value: "v"})
+				if !held {
+					t.Error("it is not held")
+				}
+				return err
+			}
+			renew := func(s *store, ttl time.Duration) error {
+				res := s.Renew(t.Context(), []driver.RenewRequest{{Ref: ref, TTL: ttl}})[0]
+				if res.Err == nil && res.Status != driver.Renewed {
+					t.Errorf("%+v", res)
+				}
+				return res.Err
+			}
+			if err := errors.Join(set(1), renew(s, time.Hour), renew(s, 0)); err != nil {
+				t.Fatal(err)
+			}
+			replica.Signal(syscall.SIGSTOP)
+			defer replica.Signal(syscall.SIGCONT)
+			for range 2 {
+				if err := set(2); err == nil || s.Classify(err) != driver.Indeterminate || !strings.Contains(err.Error(), "0 of 1 replicas") {
+					t.Errorf("a value: %v", err)
+				}
+				if err := renew(s, 2*time.Hour); err == nil || s.Classify(err) != driver.Unavailable {
+					t.Errorf("a renewal: %v", err)
+				}
+				if err := renew(fresh, 0); err == nil || s.Classify(err) != driver.Unavailable {
+					t.Errorf("a look: %v", err)
+				}
+			}
+			replica.Signal(syscall.SIGCONT)
+			until(t, "the replica has it", func() bool { return errors.Join(set(2), renew(fresh, 0)) == nil })
+		})
+	}
+}
+
+// ownPair is a master with a replica, and the URL by which that has to acknowledge.
+func ownPair(tb testing.TB, v redistest.Version) (url string, replica *redistest.Server) {
+	tb.Helper()
+	master := versionServer(tb, v, "--repl-diskless-sync-delay", "0")
+	replica, err := redistest.StartReplica(v, master.Server)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(replica.Remove)
+	return master.url() + "?wait=1", replica
+}

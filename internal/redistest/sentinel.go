@@ -31,21 +31,17 @@ func StartSentinel(v Version, args ...string) (*Replicated, error) {
 }
 
 func (r *Replicated) start(v Version, args []string) error {
-	for range 3 {
-		own := append([]string{"--repl-diskless-sync-delay", "0"}, args...)
-		if len(r.Servers) > 0 {
-			own = append(own, "--replicaof", "127.0.0.1 "+strconv.Itoa(r.Servers[0].Port))
-		}
-		s, err := Start(v, own...)
+	master, err := Start(v, append([]string{"--repl-diskless-sync-delay", "0"}, args...)...)
+	if err != nil {
+		return err
+	}
+	r.Servers = append(r.Servers, master)
+	for range 2 {
+		s, err := StartReplica(v, master, args...)
 		if err != nil {
 			return err
 		}
 		r.Servers = append(r.Servers, s)
-	}
-	for _, s := range r.Servers[1:] {
-		if err := until("replicas in step", func() bool { return s.Info("master_link_status") == "up" }); err != nil {
-			return err
-		}
 	}
 	for range 3 {
 		s, err := r.startSentinel(v)
@@ -55,6 +51,21 @@ func (r *Replicated) start(v Version, args []string) error {
 		r.Sentinels = append(r.Sentinels, s)
 	}
 	return r.Settled()
+}
+
+// StartReplica starts a server that follows master, and waits until it is in step. args
+// are its own.
+func StartReplica(v Version, master *Server, args ...string) (*Server, error) {
+	own := append([]string{"--repl-diskless-sync-delay", "0"}, args...)
+	s, err := Start(v, append(own, "--replicaof", "127.0.0.1", strconv.Itoa(master.Port))...)
+	if err != nil {
+		return nil, err
+	}
+	if err := until("a replica in step", func() bool { return s.Info("master_link_status") == "up" }); err != nil {
+		s.Remove()
+		return nil, err
+	}
+	return s, nil
 }
 
 // startSentinel starts a sentinel, which keeps what it knows in its own

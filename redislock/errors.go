@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/redis/rueidis"
 
@@ -97,12 +99,26 @@ func openError(u *url.URL, err error) error {
 		f.Err = fmt.Errorf("redis: the server asks for a password: give it in the URL, by password-file, or in %s: %w", passwordVariable, err)
 	case strings.Contains(text, "unknown command 'SENTINEL'"):
 		f.Err = fmt.Errorf("redis: the server is no sentinel: %w", err)
+	case secure && unknownAuthority(err):
+		f.Err = fmt.Errorf("redis: nobody whom we trust has signed the server's certificate; name who did by ca-file: %w", err)
+	case secure && !u.Query().Has("cert-file") && (hungUp(err) || strings.Contains(text, "certificate required")):
+		f.Err = fmt.Errorf("redis: the server closed the connection; if it asks for the client's certificate, give cert-file and key-file: %w", err)
 	case secure && errors.Is(err, context.DeadlineExceeded):
 		f.Err = fmt.Errorf("redis: no answer in time; if the server speaks no TLS, use redis://: %w", err)
-	case !secure && errors.Is(err, io.EOF):
+	case !secure && hungUp(err):
 		f.Err = fmt.Errorf("redis: the server closed the connection; if it speaks TLS alone, use rediss://: %w", err)
 	}
 	return f
+}
+
+func unknownAuthority(err error) bool {
+	_, ok := errors.AsType[x509.UnknownAuthorityError](err)
+	return ok
+}
+
+// hungUp tells whether the server ended the connection.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // refusal is what the server itself answered.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
 // authority is a certificate authority of a test's own, which signs what it is
@@ -76,45 +77,117 @@ func (a *authority) issue(t *testing.T, name string, ips []net.IP) (*x509.Certif
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
-func freePort(t *testing.T) int {
+// servers are the files for servers of 127.0.0.1.
+func (a *authority) servers(t *testing.T) *redistest.TLS {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port //nolint:errcheck // it is one
+	a.issue(t, "server", []net.IP{net.IPv4(127, 0, 0, 1)})
+	return &redistest.TLS{Cert: a.file("server.crt"), Key: a.file("server.key"), CA: a.file("ca.crt")}
+}
+
+// trusting are the parameters of a client that trusts it, and has a certificate of it.
+func (a *authority) trusting(t *testing.T) (ca, mine string) {
+	t.Helper()
+	a.issue(t, "client", nil)
+	return "?ca-file=" + a.file("ca.crt"), "&cert-file=" + a.file("client.crt") + "&key-file=" + a.file("client.key")
 }
 
 // TLS with a certificate authority of one's own, and with the client's own
-// certificate, where the server asks for it.
+// certificate, which the server asks for.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
-	a.issue(t, "server", []net.IP{net.IPv4(127, 0, 0, 1)})
-	a.issue(t, "client", nil)
-	port := strconv.Itoa(freePort(t))
-	ownServer(t, "--tls-port", port, "--tls-cert-file", a.file("server.crt"), "--tls-key-file", a.file("server.key"),
-		"--tls-ca-cert-file", a.file("ca.crt"), "--tls-auth-clients", "yes")
-	base := "rediss://127.0.0.1:" + port
-	mine := "&cert-file=" + a.file("client.crt") + "&key-file=" + a.file("client.key")
-	s, other := openAt(t, base+"?ca-file="+a.file("ca.crt")+mine), openAt(t, base+"?ca-file="+a.file("ca.crt")+mine)
+	server, err := redistest.StartTLS(redistest.Default, a.servers(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Remove)
+	base := "rediss://" + server.TLSAddr()
+	ca, mine := a.trusting(t)
+	s, other := openAt(t, base+ca+mine), openAt(t, base+ca+mine)
 	var h heard
 	h.listen(other)
 	ref, place := hold(t, s, t.Name()), enqueue(t, other, t.Name())
 	free(t, s, ref)
 	until(t, "the grant is told", func() bool { return h.has(driver.GrantSignal, place.Owner) })
+	refusesTLS(t, a, base)
 	for what, bad := range map[string]string{
-		"an unknown authority":     base + "?" + mine[1:],
-		"no certificate":           base + "?ca-file=" + a.file("ca.crt"),
-		"another name":             base + "?ca-file=" + a.file("ca.crt") + mine + "&server-name=elsewhere",
-		"a certificate alone":      base + "?ca-file=" + a.file("ca.crt") + "&cert-file=" + a.file("client.crt"),
+		"another name":             base + ca + mine + "&server-name=elsewhere",
+		"a certificate alone":      base + ca + "&cert-file=" + a.file("client.crt"),
 		"a file that is not there": base + "?ca-file=/not/there",
 		"a file without one":       base + "?ca-file=" + a.file("ca.key"),
-		"TLS where there is none":  strings.Replace(base, "rediss", "redis", 1) + "?ca-file=" + a.file("ca.crt"),
+		"TLS where there is none":  strings.Replace(base, "rediss", "redis", 1) + ca,
 	} {
 		if _, err := openURL(t.Context(), bad); err == nil {
 			t.Errorf("%s was taken", what)
 		}
+	}
+}
+
+// refusesTLS opens a URL in ways that must fail, and say why.
+func refusesTLS(t *testing.T, a *authority, base string) {
+	t.Helper()
+	ca, mine := a.trusting(t)
+	for what, bad := range map[string]struct{ url, text string }{
+		"an unknown authority": {base + "?" + mine[1:], "by ca-file"},
+		"another authority":    {base + "?ca-file=" + newAuthority(t).file("ca.crt") + mine, "by ca-file"},
+		"no certificate":       {base + ca, "cert-file"},
+		"no TLS":               {strings.Replace(base, "rediss", "redis", 1), "use rediss"},
+	} {
+		began := time.Now()
+		s, err := openURL(t.Context(), bad.url)
+		if err == nil {
+			_ = s.Close()
+			t.Errorf("%s was taken", what)
+			continue
+		}
+		if !strings.Contains(err.Error(), bad.text) || classify(err) != driver.Unavailable {
+			t.Errorf("%s: %v, after %v: %v", what, classify(err), time.Since(began), err)
+		}
+	}
+}
+
+// The same with sentinels, of which and behind which all speak TLS, also after a
+// failover.
+func TestTLSBehindSentinel(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	r, err := redistest.StartSentinelTLS(redistest.Default, a.servers(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Remove)
+	ca, mine := a.trusting(t)
+	refusesTLS(t, a, r.URL())
+	survives(t, r.URL()+ca+mine, func() {
+		if err := r.Failover(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// And in a cluster, on each node.
+func TestTLSInACluster(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	c, err := redistest.StartClusterTLS(redistest.Default, a.servers(t), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Remove)
+	ca, mine := a.trusting(t)
+	refusesTLS(t, a, c.URL())
+	s, other := openAt(t, c.URL()+ca+mine), openAt(t, c.URL()+ca+mine)
+	var h heard
+	h.listen(other)
+	owners := map[*redistest.Server]bool{}
+	for i := range 20 {
+		name := t.Name() + strconv.Itoa(i)
+		ref, place := hold(t, s, name), enqueue(t, other, name)
+		owners[c.Owner(recordKey(tagOf(":"+name), ":"+name))] = true
+		free(t, s, ref)
+		until(t, "the grant is told", func() bool { return h.has(driver.GrantSignal, place.Owner) })
+	}
+	if len(owners) != 3 {
+		t.Errorf("names on %d nodes", len(owners))
 	}
 }

@@ -13,11 +13,17 @@ const slots = 16384
 type Cluster struct {
 	Masters  []*Server
 	Replicas []*Server // the i-th of the i-th master
+	tls      *TLS
 }
 
 // StartCluster starts a cluster. args are for each server.
 func StartCluster(v Version, replicas bool, args ...string) (*Cluster, error) {
-	c := &Cluster{}
+	return StartClusterTLS(v, nil, replicas, args...)
+}
+
+// StartClusterTLS is StartCluster with TLS. nil: without.
+func StartClusterTLS(v Version, t *TLS, replicas bool, args ...string) (*Cluster, error) {
+	c := &Cluster{tls: t}
 	err := c.start(v, replicas, args)
 	if err != nil {
 		c.Remove()
@@ -37,7 +43,7 @@ func (c *Cluster) start(v Version, replicas bool, args []string) error {
 	}
 	var all []*Server
 	for i := range n {
-		s, err := Start(v, own...)
+		s, err := StartTLS(v, c.tls, own...)
 		if err != nil {
 			return err
 		}
@@ -56,7 +62,7 @@ func (c *Cluster) start(v Version, replicas bool, args []string) error {
 		}
 	}
 	for _, s := range all[1:] {
-		if _, err := s.Do("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(all[0].Port)); err != nil {
+		if _, err := s.Do("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(all[0].peerPort())); err != nil {
 			return err
 		}
 	}
@@ -183,11 +189,7 @@ func (m *Move) End() error {
 
 // URL opens it.
 func (c *Cluster) URL() string {
-	addrs := make([]string, len(c.Masters))
-	for i, s := range c.Masters {
-		addrs[i] = s.Addr()
-	}
-	return "redis+cluster://" + strings.Join(addrs, ",")
+	return scheme(c.tls) + "+cluster://" + addrs(c.Masters)
 }
 
 // Remove ends all and removes their folders.

@@ -16,12 +16,18 @@ const MasterName = "main"
 type Replicated struct {
 	Servers   []*Server // the first is the master to begin with
 	Sentinels []*Server
+	tls       *TLS
 }
 
 // StartSentinel starts a master, two replicas, and sentinels that fail over
 // within some seconds. args are for each server.
 func StartSentinel(v Version, args ...string) (*Replicated, error) {
-	r := &Replicated{}
+	return StartSentinelTLS(v, nil, args...)
+}
+
+// StartSentinelTLS is StartSentinel with TLS, of the sentinels too. nil: without.
+func StartSentinelTLS(v Version, t *TLS, args ...string) (*Replicated, error) {
+	r := &Replicated{tls: t}
 	err := r.start(v, args)
 	if err != nil {
 		r.Remove()
@@ -31,13 +37,13 @@ func StartSentinel(v Version, args ...string) (*Replicated, error) {
 }
 
 func (r *Replicated) start(v Version, args []string) error {
-	master, err := Start(v, append([]string{"--repl-diskless-sync-delay", "0"}, args...)...)
+	master, err := StartTLS(v, r.tls, append([]string{"--repl-diskless-sync-delay", "0"}, args...)...)
 	if err != nil {
 		return err
 	}
 	r.Servers = append(r.Servers, master)
 	for range 2 {
-		s, err := StartReplica(v, master, args...)
+		s, err := startReplica(v, r.tls, master, args)
 		if err != nil {
 			return err
 		}
@@ -56,8 +62,12 @@ func (r *Replicated) start(v Version, args []string) error {
 // StartReplica starts a server that follows master, and waits until it is in step. args
 // are its own.
 func StartReplica(v Version, master *Server, args ...string) (*Server, error) {
+	return startReplica(v, nil, master, args)
+}
+
+func startReplica(v Version, t *TLS, master *Server, args []string) (*Server, error) {
 	own := append([]string{"--repl-diskless-sync-delay", "0"}, args...)
-	s, err := Start(v, append(own, "--replicaof", "127.0.0.1", strconv.Itoa(master.Port))...)
+	s, err := StartTLS(v, t, append(own, "--replicaof", "127.0.0.1", strconv.Itoa(master.peerPort()))...)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +84,13 @@ func (r *Replicated) startSentinel(v Version) (*Server, error) {
 	return start(v, func(s *Server) []string {
 		file := filepath.Join(s.Dir, "sentinel.conf")
 		config := fmt.Sprintf("port %d\nsentinel monitor %[2]s 127.0.0.1 %[3]d 2\nsentinel down-after-milliseconds %[2]s 1000\n"+
-			"sentinel failover-timeout %[2]s 3000\n", s.Port, MasterName, r.Servers[0].Port)
+			"sentinel failover-timeout %[2]s 3000\n", s.Port, MasterName, r.Servers[0].peerPort())
+		if r.tls != nil {
+			s.TLSPort = freePort()
+			for i, word := range r.tls.args(s.TLSPort) {
+				config += strings.TrimPrefix(word, "--") + []string{" ", "\n"}[i%2]
+			}
+		}
 		_ = os.WriteFile(file, []byte(config), 0o600) // the server will say that it is missing
 		return []string{file, "--sentinel"}
 	})
@@ -117,7 +133,7 @@ func (r *Replicated) Master() *Server {
 			continue
 		}
 		for _, s := range r.Servers {
-			if text == "127.0.0.1\n"+strconv.Itoa(s.Port) {
+			if text == "127.0.0.1\n"+strconv.Itoa(s.peerPort()) {
 				return s
 			}
 		}
@@ -143,11 +159,7 @@ func (r *Replicated) Failover() error {
 
 // URL opens it.
 func (r *Replicated) URL() string {
-	addrs := make([]string, len(r.Sentinels))
-	for i, s := range r.Sentinels {
-		addrs[i] = s.Addr()
-	}
-	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + MasterName
+	return scheme(r.tls) + "+sentinel://" + addrs(r.Sentinels) + "/" + MasterName
 }
 
 // Remove ends all, the sentinels first, and removes their folders.

@@ -56,8 +56,9 @@ const patience = 30 * time.Second
 
 // Server is one server.
 type Server struct {
-	Port int
-	Dir  string // of its data and its log
+	Port    int
+	TLSPort int    // 0: it speaks no TLS
+	Dir     string // of its data and its log
 
 	binary string
 	env    []string
@@ -70,6 +71,9 @@ type Server struct {
 var nextPort atomic.Int64
 
 func init() { nextPort.Store(int64(os.Getpid() % 1000 * 10)) }
+
+// freePort is likely to be free.
+func freePort() int { return 20000 + int(nextPort.Add(1))%11000 }
 
 // errPort says that a server ended before it answered, as it does on a port
 // that is taken.
@@ -101,7 +105,7 @@ func startWith(v Version, env []string, args func(*Server) []string) (*Server, e
 	}
 	s := &Server{Dir: dir, binary: binary, env: env}
 	for range 100 {
-		s.Port = 20000 + int(nextPort.Add(1))%11000
+		s.Port = freePort()
 		s.args = append(args(s), "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no", "--logfile", filepath.Join(dir, "log"))
 		if err = s.Launch(); !errors.Is(err, errPort) {
 			break

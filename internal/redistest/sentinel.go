@@ -87,9 +87,7 @@ func (r *Replicated) startSentinel(v Version) (*Server, error) {
 			"sentinel failover-timeout %[2]s 3000\n", s.Port, MasterName, r.Servers[0].peerPort())
 		if r.tls != nil {
 			s.TLSPort = freePort()
-			for i, word := range r.tls.args(s.TLSPort) {
-				config += strings.TrimPrefix(word, "--") + []string{" ", "\n"}[i%2]
-			}
+			config += r.tls.config(s.TLSPort)
 		}
 		_ = os.WriteFile(file, []byte(config), 0o600) // the server will say that it is missing
 		return []string{file, "--sentinel"}

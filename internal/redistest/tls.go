@@ -17,6 +17,16 @@ func (t *TLS) args(port int) []string {
 	}
 }
 
+// config is the same for a configuration file.
+func (t *TLS) config(port int) string {
+	words := t.args(port)
+	lines := make([]string, 0, len(words)/2)
+	for i := 0; i < len(words); i += 2 {
+		lines = append(lines, strings.TrimPrefix(words[i], "--")+" "+words[i+1]+"\n")
+	}
+	return strings.Join(lines, "")
+}
+
 // StartTLS is the function Start with TLS. nil: without.
 func StartTLS(v Version, t *TLS, args ...string) (*Server, error) {
 	return start(v, func(s *Server) []string {

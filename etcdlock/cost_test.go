@@ -188,7 +188,7 @@ func TestCostOfHandOver(t *testing.T) {
 		// The second one knew both before it.
 		costSoon(t, server.Nodes[0], fmt.Sprintf("the first hand-over with %d waiters", waiters), func() { next(0, func() { free(t, s, ref) }) },
 			map[string]int{"Txn": 1, "Watch": 2, "to watchers": 4})
-		sig, _ := h.of(driver.GrantSignal, places[0].Owner)
+		sig, _ := h.grant(places[0].Owner)
 		places[0].Token = sig.Grant.Token
 		// Cancelled are the watches of: the holder's own key; its key for the next; and for the one behind.
 		costSoon(t, server.Nodes[0], fmt.Sprintf("a hand-over with %d waiters", waiters), func() { next(1, func() { free(t, other, places[0]) }) },

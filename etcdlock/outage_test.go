@@ -340,17 +340,17 @@ func TestRevokedAtTheReleaseOfTheOneBefore(t *testing.T) {
 		free(t, m1, ref)
 		<-ended
 		until(t, "the third is granted", func() bool { return h3.has(driver.GrantSignal, third.Owner) })
-		if sig, ok := h2.of(driver.GrantSignal, second.Owner); ok {
+		if sig, ok := h2.grant(second.Owner); ok {
 			// It was granted before it was ended: that it has lost the hold it is told.
 			second.Token = sig.Grant.Token
 			if res := renew(t, m2, second, time.Minute); res.Status != driver.Lost {
 				t.Fatalf("renewal: %+v", res)
 			}
-			if third3, _ := h3.of(driver.GrantSignal, third.Owner); third3.Grant.Token <= sig.Grant.Token {
+			if third3, _ := h3.grant(third.Owner); third3.Grant.Token <= sig.Grant.Token {
 				t.Fatal("tokens do not grow")
 			}
 		}
-		sig, _ := h3.of(driver.GrantSignal, third.Owner)
+		sig, _ := h3.grant(third.Owner)
 		third.Token = sig.Grant.Token
 		free(t, m3, third)
 	}

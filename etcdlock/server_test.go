@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/holdfast-go/holdfast/drivertest"
 	"github.com/holdfast-go/holdfast/internal/etcdtest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
 // full tells whether the long tests run too.
@@ -27,8 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// patience bounds what a test waits for; a busy machine may need much.
-const patience = 30 * time.Second
+const patience = storetest.Patience
 
 // cluster is servers of a test's own.
 type cluster struct{ *etcdtest.Cluster }

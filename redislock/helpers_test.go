@@ -1,11 +1,10 @@
 package redislock
 
 import (
-	"crypto/rand"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
 func openAt(tb testing.TB, url string) *store {
@@ -22,79 +21,42 @@ func openAt(tb testing.TB, url string) *store {
 
 func nameOf(text string) driver.Name { return driver.Name{Key: ":" + text, Full: text} }
 
-func request(name string) *driver.AcquireRequest {
-	req := &driver.AcquireRequest{
-		Name: nameOf(name), Label: "host/1/test", Mode: driver.Exclusive, TTL: time.Minute, Claim: 3 * time.Second,
-	}
-	rand.Read(req.Owner[:])
-	return req
-}
+func request(name string) *driver.AcquireRequest { return storetest.Request(nameOf(name)) }
 
 // try makes one attempt.
 func try(tb testing.TB, s *store, name string) (driver.Ref, driver.Status) {
 	tb.Helper()
-	return ask(tb, s, request(name))
+	return storetest.Ask(tb, s, request(name))
 }
 
 func ask(tb testing.TB, s *store, req *driver.AcquireRequest) (driver.Ref, driver.Status) {
 	tb.Helper()
-	res, err := s.Acquire(tb.Context(), req)
-	if err != nil {
-		tb.Fatalf("acquire: %v", err)
-	}
-	return driver.Ref{Name: req.Name, Owner: req.Owner, Mode: req.Mode, Token: res.Grant.Token}, res.Status
+	return storetest.Ask(tb, s, req)
 }
 
 func hold(tb testing.TB, s *store, name string) driver.Ref {
 	tb.Helper()
-	ref, status := try(tb, s, name)
-	if status != driver.Granted {
-		tb.Fatalf("status %d, want granted", status)
-	}
-	return ref
+	return storetest.Want(tb, s, request(name), driver.Granted)
 }
 
 func enqueue(tb testing.TB, s *store, name string) driver.Ref {
 	tb.Helper()
 	req := request(name)
 	req.Queue = true
-	ref, status := ask(tb, s, req)
-	if status != driver.Waiting {
-		tb.Fatalf("status %d, want waiting", status)
-	}
-	return ref
+	return storetest.Want(tb, s, req, driver.Waiting)
 }
 
 func free(tb testing.TB, s *store, ref driver.Ref) {
 	tb.Helper()
-	if ok, err := s.Release(tb.Context(), &driver.ReleaseRequest{Ref: ref}); !ok || err != nil {
-		tb.Fatalf("release: %t, %v", ok, err)
-	}
+	storetest.Free(tb, s, ref)
 }
 
-// until polls for a condition.
 func until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); !ok(); <-tick.C {
-		if time.Now().After(end) {
-			tb.Fatalf("not in time: %s", what)
-		}
-	}
+	storetest.Until(tb, what, ok)
 }
 
-// retry repeats a call until it is answered.
-func retry[A any](tb testing.TB, s *store, call func() (A, error)) (answer A) {
+func retry[A any](tb testing.TB, s *store, call func() (A, error)) A {
 	tb.Helper()
-	until(tb, "an answer", func() bool {
-		var err error
-		if answer, err = call(); err != nil {
-			if kind := s.Classify(err); kind != driver.Indeterminate && kind != driver.Unavailable {
-				tb.Fatalf("%v: %v", kind, err)
-			}
-		}
-		return err == nil
-	})
-	return answer
+	return storetest.Retry(tb, s, call)
 }

@@ -7,12 +7,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast/drivertest"
 	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 )
 
 // TestMain plays the suite's other processes, if told so, and ends the shared
@@ -25,8 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// patience bounds what a test waits for; a busy machine may need much.
-const patience = 30 * time.Second
+const patience = storetest.Patience
 
 // server is a redis-server of a test's own.
 type server struct{ *redistest.Server }

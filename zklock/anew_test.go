@@ -118,11 +118,11 @@ func TestTooLateToEnter(t *testing.T) {
 		if c.Classify(err) != driver.Indeterminate || err == nil || res.Status != 0 {
 			t.Errorf("of a session that ended: status %d, %v", res.Status, err)
 		}
-		c.store.mu.Lock()
+		c.mu.Lock()
 		if len(c.nodes) > 0 {
 			t.Errorf("%d nodes are kept", len(c.nodes))
 		}
-		c.store.mu.Unlock()
+		c.mu.Unlock()
 		l.zk.Close(true)
 	}
 }

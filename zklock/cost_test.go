@@ -128,8 +128,8 @@ func TestCostOfRenewal(t *testing.T) {
 		reqs = append(reqs, driver.RenewRequest{Ref: ref, TTL: testTTL})
 	}
 	until(t, "all are watched", func() bool {
-		c.store.mu.Lock()
-		defer c.store.mu.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		for _, n := range c.nodes {
 			if !n.guarded {
 				return false
@@ -166,8 +166,8 @@ func TestCostOfGuard(t *testing.T) {
 	got := p.requests(func() {
 		ref = c.hold(t, t.Name())
 		until(t, "it is watched", func() bool {
-			c.store.mu.Lock()
-			defer c.store.mu.Unlock()
+			c.mu.Lock()
+			defer c.mu.Unlock()
 			return c.nodes[ref.Owner].guarded
 		})
 		<-time.After(2 * youth)
@@ -194,8 +194,8 @@ func TestNothingStays(t *testing.T) { // report B064
 
 // asleep tells whether all places of the client have their watches set.
 func (c *client) asleep() bool {
-	c.store.mu.Lock()
-	defer c.store.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, n := range c.nodes {
 		if n.state == waiting && !n.asleep {
 			return false

@@ -2,17 +2,16 @@ package zklock
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/zklock/internal/zk"
 )
 
@@ -35,8 +34,7 @@ func openFor(ctx context.Context, text string, ttl time.Duration) (driver.Store,
 // client is a store of a test's own, and what it has said.
 type client struct {
 	*store
-	mu      sync.Mutex
-	signals []driver.Signal
+	storetest.Heard
 }
 
 func openAt(tb testing.TB, at string, ttl time.Duration) *client {
@@ -46,11 +44,7 @@ func openAt(tb testing.TB, at string, ttl time.Duration) *client {
 		tb.Fatal(err)
 	}
 	c := &client{store: opened.(*store)} //nolint:errcheck,forcetypeassert // open makes no other
-	c.Listen(func(sig driver.Signal) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.signals = append(c.signals, sig)
-	})
+	c.Listen(c.Note)
 	tb.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -61,15 +55,8 @@ func (s *server) open(tb testing.TB) *client {
 }
 
 // heard returns what was said of an owner, of that kind.
-func (c *client) heard(kind driver.SignalKind, owner driver.Owner) (found []driver.Signal) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, sig := range c.signals {
-		if sig.Kind == kind && sig.Owner == owner {
-			found = append(found, sig)
-		}
-	}
-	return found
+func (c *client) heard(kind driver.SignalKind, owner driver.Owner) []driver.Signal {
+	return c.Of(kind, owner)
 }
 
 // told waits for the grant of a place.
@@ -83,70 +70,42 @@ func (c *client) told(tb testing.TB, place driver.Ref) driver.Ref {
 func nameOf(text string) driver.Name { return driver.Name{Key: "+" + text, Full: text} }
 
 func request(name string) *driver.AcquireRequest {
-	req := &driver.AcquireRequest{
-		Name: nameOf(name), Label: "host/1/test", Mode: driver.Exclusive, TTL: testTTL, Claim: 3 * time.Second,
-	}
-	rand.Read(req.Owner[:])
+	req := storetest.Request(nameOf(name))
+	req.TTL = testTTL
 	return req
 }
 
 // try makes one attempt.
 func (c *client) try(tb testing.TB, name string) (driver.Ref, driver.Status) {
 	tb.Helper()
-	return c.ask(tb, request(name))
-}
-
-func (c *client) ask(tb testing.TB, req *driver.AcquireRequest) (driver.Ref, driver.Status) {
-	tb.Helper()
-	res, err := c.Acquire(tb.Context(), req)
-	if err != nil {
-		tb.Fatalf("acquire: %v", err)
-	}
-	return driver.Ref{Name: req.Name, Owner: req.Owner, Mode: req.Mode, Token: res.Grant.Token}, res.Status
+	return storetest.Ask(tb, c, request(name))
 }
 
 func (c *client) hold(tb testing.TB, name string) driver.Ref {
 	tb.Helper()
-	ref, status := c.try(tb, name)
-	if status != driver.Granted {
-		tb.Fatalf("status %d, want granted", status)
-	}
-	return ref
+	return storetest.Want(tb, c, request(name), driver.Granted)
 }
 
 func (c *client) enqueue(tb testing.TB, name string) driver.Ref {
 	tb.Helper()
 	req := request(name)
 	req.Queue = true
-	ref, status := c.ask(tb, req)
-	if status != driver.Waiting {
-		tb.Fatalf("status %d, want waiting", status)
-	}
-	return ref
+	return storetest.Want(tb, c, req, driver.Waiting)
 }
 
 func (c *client) free(tb testing.TB, ref driver.Ref) {
 	tb.Helper()
-	if ok, err := c.Release(tb.Context(), &driver.ReleaseRequest{Ref: ref}); !ok || err != nil {
-		tb.Fatalf("release: %t, %v", ok, err)
-	}
+	storetest.Free(tb, c, ref)
 }
 
 func (c *client) renew(tb testing.TB, ref driver.Ref) driver.RenewResult {
 	tb.Helper()
-	return c.Renew(tb.Context(), []driver.RenewRequest{{Ref: ref, TTL: testTTL}})[0]
+	return storetest.Renew(tb, c, ref, testTTL)
 }
 
-// until polls for a condition.
 func until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	poll := time.NewTicker(2 * time.Millisecond)
-	defer poll.Stop()
-	for end := time.Now().Add(patience); !ok(); <-poll.C {
-		if time.Now().After(end) {
-			tb.Fatalf("not in time: %s", what)
-		}
-	}
+	storetest.Until(tb, what, ok)
 }
 
 func opener(at string) func(context.Context) (driver.Store, error) {

@@ -225,8 +225,8 @@ func TestOldNodeIsNoHold(t *testing.T) {
 }
 
 func guarded(c *client) bool {
-	c.store.mu.Lock()
-	defer c.store.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, n := range c.nodes {
 		if n.guarded {
 			return true

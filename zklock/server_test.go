@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast/drivertest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/zktest"
 )
 
@@ -24,8 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// patience bounds what a test waits for; a busy machine may need much.
-const patience = 60 * time.Second
+const patience = storetest.Patience
 
 // server is a ZooKeeper of a test's own.
 type server struct{ *zktest.Server }

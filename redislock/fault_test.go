@@ -42,45 +42,6 @@ func TestOldProtocol(t *testing.T) {
 	}
 }
 
-// A server that reads its data is not there yet.
-func TestServerLoads(t *testing.T) {
-	t.Parallel()
-	server := ownServer(t, "--appendonly", "yes", "--appendfsync", "always", "--key-load-delay", "200", "--loading-process-events-interval-bytes", "1024")
-	s, c := server.open(t), server.client(t)
-	ref := hold(t, s, "held")
-	for range 20 {
-		words := []string{"MSET"}
-		for i := range 500 {
-			words = append(words, "key"+time.Duration(i).String(), "value")
-		}
-		must(t, c, words...)
-	}
-	must(t, c, "BGREWRITEAOF")
-	until(t, "the file is rewritten", func() bool { return server.Info("aof_rewrite_in_progress") == "0" })
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	loading := false
-	until(t, "it has loaded", func() bool {
-		res := s.Renew(t.Context(), []driver.RenewRequest{{Ref: ref, TTL: time.Hour}})[0]
-		if res.Err == nil {
-			if res.Status != driver.Renewed {
-				t.Errorf("renewal: %+v", res)
-			}
-			return true
-		}
-		if strings.HasPrefix(res.Err.Error(), "LOADING") {
-			if loading = true; s.Classify(res.Err) != driver.Unavailable {
-				t.Errorf("%v is %v", res.Err, s.Classify(res.Err))
-			}
-		}
-		return false
-	})
-	if !loading {
-		t.Error("it was never seen to load")
-	}
-}
-
 // losePlace takes a place whose answer is lost: it is there.
 func losePlace(t *testing.T, p *redistest.Proxy, s *store, n driver.Name) {
 	t.Helper()

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
 
-	"github.com/holdfast-go/holdfast"
 	_ "github.com/holdfast-go/holdfast/etcdlock" // the store under test
 	"github.com/holdfast-go/holdfast/internal/etcdtest"
 )
@@ -23,9 +21,6 @@ const (
 	etcdMutex = "etcd's concurrency.Mutex"
 	etcdQueue = "keys in order of creation, and one watch of all of them (clientv3)"
 )
-
-// etcdPairs is how many pairs one caller does in a round.
-const etcdPairs = 2000
 
 // etcdServer is started with the first contestant that needs it. Its data is in
 // memory, so that the disk does not hide what the contestants cost.
@@ -52,107 +47,26 @@ func stopEtcd() {
 	}
 }
 
-// etcdContestant times one way to lock.
-func etcdContestant(name string, run func(pair func(name string) error) (float64, error)) contestant {
-	return contestant{name, func() (float64, map[string]float64, error) {
-		addr, err := startEtcd()
-		if err != nil {
-			return 0, nil, err
-		}
-		pair, done, err := etcdPairOf(name, addr)
-		if err != nil {
-			return 0, nil, err
-		}
-		defer done()
-		figure, err := run(pair)
-		return figure, nil, err
-	}}
-}
+var etcd = network{store: "etcd", start: startEtcd, pair: etcdPairOf}
 
-// etcdPair is one caller who locks and unlocks one name.
-func etcdPair() comparison {
-	run := func(pair func(string) error) (float64, error) {
-		start := time.Now()
-		for range etcdPairs {
-			if err := pair("pair"); err != nil {
-				return 0, err
-			}
-		}
-		return float64(time.Since(start).Microseconds()) / etcdPairs, nil
-	}
-	c := comparison{name: "etcd, pair", unit: "µs a pair"}
-	for _, name := range []string{etcdFloor, ours, etcdMutex} {
-		c.contestants = append(c.contestants, etcdContestant(name, run))
-	}
-	c.targets = []target{{contestant: ours, over: etcdFloor, atMost: 1.2}}
-	return c
-}
-
-// etcdMany is 64 callers of one process on a name each.
-func etcdMany() comparison {
-	const callers = 64
-	run := func(pair func(string) error) (float64, error) {
-		counts, errs := make([]float64, callers), make([]error, callers)
-		var wg sync.WaitGroup
-		for i := range callers {
-			name := "many/" + strconv.Itoa(i)
-			wg.Go(func() {
-				for end := time.Now().Add(contest); time.Now().Before(end); counts[i]++ {
-					if errs[i] = pair(name); errs[i] != nil {
-						return
-					}
-				}
-			})
-		}
-		wg.Wait()
-		return sum(counts) / contest.Seconds(), errors.Join(errs...)
-	}
-	c := comparison{name: "etcd, 64 callers on 64 names", unit: "pairs a second"}
-	for _, name := range []string{etcdFloor, ours, etcdMutex} {
-		c.contestants = append(c.contestants, etcdContestant(name, run))
-	}
-	c.targets = []target{{contestant: ours, over: etcdFloor, atLeast: 0.9}, {contestant: ours, over: etcdMutex, atLeast: 3}}
-	return c
-}
-
-// etcdContended is one name that many callers of several processes want.
-func etcdContended(processes, callers int) comparison {
-	c := comparison{name: fmt.Sprintf("etcd, one name, %d processes x %d callers", processes, callers), unit: "hand-overs a second"}
-	names := []string{etcdQueue, oursNoHandOff, etcdMutex}
-	if callers > 1 {
-		names = []string{oursNoHandOff, ours, etcdMutex}
-	}
-	for _, name := range names {
-		c.contestants = append(c.contestants, contestant{name, func() (float64, map[string]float64, error) {
-			addr, err := startEtcd()
-			if err != nil {
-				return 0, nil, err
-			}
-			return contend("etcd:"+name, addr, processes, callers)
-		}})
-	}
-	c.targets = []target{{contestant: oursNoHandOff, over: etcdMutex, atLeast: 2}, {contestant: oursNoHandOff, more: jain, atLeast: 0.99}}
-	if callers == 1 {
-		c.targets = append(c.targets, target{contestant: oursNoHandOff, over: etcdQueue, atLeast: 0.95})
-	}
-	return c
+func etcdComparisons() []comparison {
+	pair := etcd.uncontended(etcdFloor, ours, etcdMutex)
+	pair.targets = []target{{contestant: ours, over: etcdFloor, atMost: 1.2}}
+	many := etcd.many(etcdFloor, ours, etcdMutex)
+	many.targets = []target{{contestant: ours, over: etcdFloor, atLeast: 0.9}, {contestant: ours, over: etcdMutex, atLeast: 3}}
+	sixteen := etcd.contended(16, 1, etcdQueue, oursNoHandOff, etcdMutex)
+	sixteen.targets = append(sixteen.targets,
+		target{contestant: oursNoHandOff, over: etcdMutex, atLeast: 2}, target{contestant: oursNoHandOff, over: etcdQueue, atLeast: 0.95})
+	four := etcd.contended(4, 4, oursNoHandOff, ours, etcdMutex)
+	four.targets = append(four.targets, target{contestant: oursNoHandOff, over: etcdMutex, atLeast: 2})
+	return []comparison{pair, many, sixteen, four}
 }
 
 // etcdPairOf makes one way to lock and unlock a name.
 func etcdPairOf(name, addr string) (pair func(name string) error, done func(), err error) {
 	ctx := context.Background()
 	if name == ours || name == oursNoHandOff {
-		locks, openErr := holdfast.Open(ctx, "etcd://"+addr, &holdfast.Options{NoLocalHandOver: name == oursNoHandOff})
-		if openErr != nil {
-			return nil, nil, openErr
-		}
-		return func(name string) error {
-			lease, acquireErr := locks.Acquire(ctx, name, nil)
-			if acquireErr != nil {
-				return acquireErr
-			}
-			return lease.Release(ctx)
-		}, func() { closeClient(locks) }, nil
+		return holdfastAt(name, "etcd://"+addr)
 	}
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + addr}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
 	if err != nil {

@@ -10,6 +10,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -106,52 +107,85 @@ func (r *report) printf(format string, args ...any) {
 	r.text.WriteString(line)
 }
 
+// results are the figures of all rounds, by contestant.
+type results struct {
+	figures map[string][]float64
+	more    map[string]map[string][]float64
+	failed  map[string]error // of other libraries: some give up under this load
+}
+
 // measure runs all rounds and prints a table and the targets.
 func (c *comparison) measure(out *report, missed *int) error {
-	figures := map[string][]float64{}
-	more := map[string]map[string][]float64{}
-	for range rounds {
-		for _, one := range c.contestants {
-			figure, extras, err := one.run()
-			if err != nil {
-				return fmt.Errorf("%s: %w", one.name, err)
-			}
-			figures[one.name] = append(figures[one.name], figure)
-			for key, value := range extras {
-				if more[one.name] == nil {
-					more[one.name] = map[string][]float64{}
-				}
-				more[one.name][key] = append(more[one.name][key], value)
-			}
-		}
+	r, err := c.run()
+	if err != nil {
+		return err
 	}
 	out.printf("## %s\n\n| | %s | to the first | |\n|---|---|---|---|\n", c.name, c.unit)
-	floor := median(figures[c.contestants[0].name])
+	floor := median(r.figures[c.contestants[0].name])
 	for _, one := range c.contestants {
-		m := median(figures[one.name])
-		var notes []string
-		for _, key := range slices.Sorted(mapKeys(more[one.name])) {
-			notes = append(notes, fmt.Sprintf("%s %.3f", key, median(more[one.name][key])))
-		}
-		out.printf("| %s | %s | %.2f | %s |\n", one.name, number(m), m/floor, strings.Join(notes, ", "))
+		r.row(out, one.name, floor)
 	}
 	out.printf("\n")
 	for _, t := range c.targets {
-		t.judge(out, figures, more, missed)
+		r.judge(out, t, missed)
 	}
 	out.printf("\n")
 	return nil
 }
 
-func (t target) judge(out *report, figures map[string][]float64, more map[string]map[string][]float64, missed *int) {
-	values := figures[t.contestant]
+func (c *comparison) run() (*results, error) {
+	r := &results{figures: map[string][]float64{}, more: map[string]map[string][]float64{}, failed: map[string]error{}}
+	for range rounds {
+		for _, one := range c.contestants {
+			if r.failed[one.name] != nil {
+				continue
+			}
+			figure, extras, err := one.run()
+			if err != nil {
+				if strings.HasPrefix(one.name, ours) {
+					return nil, fmt.Errorf("%s: %w", one.name, err)
+				}
+				r.failed[one.name] = err
+				continue
+			}
+			r.figures[one.name] = append(r.figures[one.name], figure)
+			for key, value := range extras {
+				if r.more[one.name] == nil {
+					r.more[one.name] = map[string][]float64{}
+				}
+				r.more[one.name][key] = append(r.more[one.name][key], value)
+			}
+		}
+	}
+	return r, nil
+}
+
+func (r *results) row(out *report, name string, floor float64) {
+	if err := r.failed[name]; err != nil {
+		out.printf("| %s | failed | | %s |\n", name, strings.ReplaceAll(err.Error(), "\n", " "))
+		return
+	}
+	m := median(r.figures[name])
+	var notes []string
+	for _, key := range slices.Sorted(maps.Keys(r.more[name])) {
+		notes = append(notes, fmt.Sprintf("%s %.3f", key, median(r.more[name][key])))
+	}
+	out.printf("| %s | %s | %.2f | %s |\n", name, number(m), m/floor, strings.Join(notes, ", "))
+}
+
+func (r *results) judge(out *report, t target, missed *int) {
+	if r.failed[t.over] != nil {
+		out.printf("- %s to %s: not compared, as that failed\n", t.contestant, t.over)
+		return
+	}
+	values := r.figures[t.contestant]
 	what := t.contestant
 	if t.more != "" {
-		values, what = more[t.contestant][t.more], what+", "+t.more
+		values, what = r.more[t.contestant][t.more], what+", "+t.more
 	}
 	got := median(values)
 	if t.over != "" {
-		got /= median(figures[t.over])
+		got /= median(r.figures[t.over])
 		what += " to " + t.over
 	}
 	bound, ok := "at most "+number(t.atMost), got <= t.atMost

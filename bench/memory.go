@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -16,12 +17,10 @@ import (
 
 // comparisons is all there is to measure; dir is for files.
 func comparisons(dir string) []comparison {
-	return []comparison{
+	return slices.Concat([]comparison{
 		filePair(dir), fileContended(dir), localHandOver(), valid(), held("10,000 leases held for 10 s, TTL 30 s", "memory://"), command(dir),
 		redisPair(dir), redisMany(dir), redisContended(dir, 16, 1), redisContended(dir, 4, 4), redisHeld(dir),
-		etcdPair(), etcdMany(), etcdContended(16, 1), etcdContended(4, 4),
-		zookeeperPair(), zookeeperMany(), zookeeperContended(16, 1), zookeeperContended(4, 4),
-	}
+	}, etcdComparisons(), zookeeperComparisons())
 }
 
 // localHandOver is one name that 256 callers of one process want.

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
-	"maps"
 	"os"
 	"os/exec"
 	"strconv"
@@ -158,13 +156,11 @@ func pairOf(kind, path string) (pair func() error, done func(), err error) {
 		one, end, openErr := redisPairOf(name, path)
 		return func() error { return one("contended") }, end, openErr
 	}
-	if name, ok := strings.CutPrefix(kind, "etcd:"); ok {
-		one, end, openErr := etcdPairOf(name, path)
-		return func() error { return one("contended") }, end, openErr
-	}
-	if name, ok := strings.CutPrefix(kind, "zookeeper:"); ok {
-		one, end, openErr := zookeeperPairOf(name, path)
-		return func() error { return one("contended") }, end, openErr
+	for _, n := range []network{etcd, zookeeper} {
+		if name, ok := strings.CutPrefix(kind, n.store+":"); ok {
+			one, end, openErr := n.pair(name, path)
+			return func() error { return one("contended") }, end, openErr
+		}
 	}
 	switch kind {
 	case "raw":
@@ -178,5 +174,3 @@ func pairOf(kind, path string) (pair func() error, done func(), err error) {
 	}
 	return holdfastPair(locks), func() { _ = locks.Close() }, nil
 }
-
-func mapKeys(m map[string][]float64) iter.Seq[string] { return maps.Keys(m) }

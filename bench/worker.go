@@ -117,8 +117,11 @@ func worker() bool {
 }
 
 func work(kind, path, callers string) error {
-	if kind == heldKind {
+	switch kind {
+	case heldKind:
 		return workHeld(path, callers)
+	case awakeKind:
+		return workAwake()
 	}
 	n, err := strconv.Atoi(callers)
 	if err != nil {

@@ -71,7 +71,7 @@ func heldBy(url string, commands func() (float64, error)) (float64, map[string]f
 	}
 	var counts [2]float64 // of commands, before and after
 	for i := range counts {
-		if _, err := w.out.ReadString('\n'); err != nil {
+		if _, err = w.out.ReadString('\n'); err != nil {
 			return 0, nil, fmt.Errorf("worker: %w", err)
 		}
 		if counts[i], err = commands(); err != nil {
@@ -115,7 +115,7 @@ func workHeld(url, leases string) error {
 	}
 	fmt.Println("ready")
 	spent := share()
-	if err = rest(); err != nil {
+	if err := rest(); err != nil {
 		return err
 	}
 	fmt.Println("counted")

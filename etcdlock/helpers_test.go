@@ -37,6 +37,9 @@ func (h *heard) grant(owner driver.Owner) (driver.Signal, bool) {
 
 func (h *heard) has(kind driver.SignalKind, owner driver.Owner) bool { return h.Has(kind, owner) }
 
+// missed is how often signals were said to be missed.
+func (h *heard) missed() int { return len(h.Of(driver.MissedSignal, driver.Owner{})) }
+
 func nameOfText(text string) driver.Name {
 	return driver.Name{Key: "+" + escape(text), Full: text}
 }

@@ -43,8 +43,17 @@ func (s *store) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) 
 	return answers
 }
 
-// placeTTL is by how much a place outlives a claim window without a heartbeat.
-const placeTTL = 5 * time.Second
+// A place lives as long without a heartbeat as a hold of the same TTL, but longer
+// than the claim window by this: a grant hangs on the place's lease until it is
+// claimed, and whoever dies before that is to cost no more than one who dies later.
+const (
+	leastSlack = time.Second
+	mostSlack  = 5 * time.Second
+)
+
+func placeTTL(req *driver.AcquireRequest) time.Duration {
+	return min(max(req.TTL, req.Claim+leastSlack), req.Claim+mostSlack)
+}
 
 // rounds is how often an attempt may be sent, each time because the one before
 // was surely not applied.
@@ -176,12 +185,12 @@ func (a *attempt) prepare(ctx context.Context) bool {
 		return false
 	}
 	if a.req.Queue && a.wait != nil {
-		if a.wait, err = a.s.pool.get(ctx, a.req.Claim+placeTTL, 0); err != nil {
+		if a.wait, err = a.s.pool.get(ctx, placeTTL(a.req), 0); err != nil {
 			a.fail(err)
 			return false
 		}
 	} else if a.req.Queue {
-		a.wait = a.s.pool.at(a.req.Claim + placeTTL)
+		a.wait = a.s.pool.at(placeTTL(a.req))
 	}
 	return true
 }
@@ -384,7 +393,7 @@ func (a *attempt) readLook(ctx context.Context, revision int64, responses []*pb.
 		a.puzzled = true // neither a place, nor a reason
 	}
 	if a.wait == nil {
-		if a.wait, err = a.s.pool.get(ctx, a.req.Claim+placeTTL, 0); err != nil {
+		if a.wait, err = a.s.pool.get(ctx, placeTTL(a.req), 0); err != nil {
 			a.fail(err)
 		}
 	}

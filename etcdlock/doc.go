@@ -26,9 +26,9 @@
 // word; else it looks again. So a dead waiter in the middle is never taken for a
 // release.
 //
-// Keys hang on leases, one for each TTL that a client uses, and places on one of
-// five seconds more than the claim window. A keep-alive is trusted from the
-// moment before it was sent. What is watched need not be asked about: so
+// Keys hang on leases, one for each TTL that a client uses; the lease of a place
+// runs for one to five seconds more than the claim window. A keep-alive is trusted
+// from the moment before it was sent. What is watched need not be asked about: so
 // renewals and heartbeats are one keep-alive for each lease, however many are held.
 //
 // # Guarantees

@@ -454,6 +454,43 @@ func TestDeadWaiters(t *testing.T) {
 	}
 }
 
+// Who dies right after a hand-over, before the grant is claimed, keeps the name
+// about as long as its TTL, and a dead waiter no longer than the claim window and
+// some seconds.
+func TestDeadBeforeTheClaim(t *testing.T) {
+	t.Parallel()
+	server := sharedServer(t)
+	api, s, next := server.api(t), server.open(t), server.open(t)
+	var after heard
+	after.listen(next)
+	for ttl, want := range map[time.Duration]int64{time.Second: 2, 2 * time.Second: 3, 5 * time.Second: 5, time.Minute: 8} {
+		dying := server.open(t)
+		var h heard
+		h.listen(dying)
+		name := fmt.Sprint(t.Name(), ttl)
+		ref, req := hold(t, s, name), request(name)
+		req.Queue, req.TTL, req.Claim = true, ttl, min(ttl, req.Claim)
+		place, _ := ask(t, dying, req)
+		third := enqueue(t, next, name)
+		quiet(t, dying, next)
+		free(t, s, ref)
+		until(t, "the grant is told", func() bool { return h.has(driver.GrantSignal, place.Owner) })
+		p := placeOf(t, api, place)
+		if p == nil {
+			t.Fatal("the machine was too slow for its own leases")
+		}
+		if l, err := api.TimeToLive(t.Context(), p.lease); err != nil || l.GrantedTTL != want {
+			t.Errorf("with a TTL of %v it keeps the name for %+v, %v", ttl, l, err)
+		}
+		must(t, dying.Close()) // nobody keeps its lease alive now
+		until(t, "the next is told", func() bool {
+			next.Beat(t.Context(), []driver.Ref{third})
+			return after.has(driver.GrantSignal, third.Owner)
+		})
+		free(t, next, third)
+	}
+}
+
 // Report B144: compaction, cut connections and cancelled waits leave no entry
 // behind that blocks the others, and no watch that is deaf.
 func TestCompactionAndCutsUnderAWatch(t *testing.T) {

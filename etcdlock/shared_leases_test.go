@@ -28,7 +28,7 @@ func TestOneLeaseEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	revoke(s.pool.at(3*time.Second + placeTTL))
+	revoke(s.pool.at(placeTTL(request(""))))
 	enqueue(t, s, "busy")
 
 	short := request("short")

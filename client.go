@@ -73,6 +73,7 @@ type Client struct {
 	holds     map[driver.Owner]*hold   // live, by owner
 	keyed     map[reentrancyKey]*Lease // a live lease with the key
 	duties    map[string]*duty         // what leaders do, by key: see term.go
+	outlooks  map[string]*outlook      // elections that are observed, by name
 	debts     map[*debt]struct{}       // releases that the store still has to answer
 	arrived   uint64                   // number of the latest waiter
 	lingering int                      // holds that MinHold keeps: see hold.linger
@@ -91,7 +92,7 @@ func New(store driver.Store, opts *Options) (*Client, error) {
 		store: store, props: store.Properties(),
 		lines: map[lineKey]*line{}, places: map[driver.Owner]*place{}, holds: map[driver.Owner]*hold{},
 		closeOnce: make(chan struct{}, 1), closeDone: make(chan struct{}), settling: make(chan struct{}, 1),
-		keyed: map[reentrancyKey]*Lease{}, duties: map[string]*duty{}, debts: map[*debt]struct{}{},
+		keyed: map[reentrancyKey]*Lease{}, duties: map[string]*duty{}, outlooks: map[string]*outlook{}, debts: map[*debt]struct{}{},
 	}
 	if opts != nil {
 		c.opts = *opts

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -365,12 +367,13 @@ func TestObserverIgnoresTheOld(t *testing.T) {
 		resign(t, term)
 		time.Sleep(time.Second)
 		s.old.Store(old)
-		time.Sleep(time.Minute)
+		time.Sleep(8 * time.Second)
 		s.old.Store(nil)
+		time.Sleep(time.Second)
 		term = lead(t, newSpy(t, server).client(t).Election("x"), "b")
 		time.Sleep(time.Second)
 		s.old.Store(old)
-		time.Sleep(time.Minute)
+		time.Sleep(8 * time.Second)
 		resign(t, term)
 		_ = c.Close()
 		<-done
@@ -379,6 +382,86 @@ func TestObserverIgnoresTheOld(t *testing.T) {
 			t.Errorf("seen %q", got)
 		}
 	})
+}
+
+// A store that was restored from a backup shows smaller tokens for good: they are
+// believed in the end.
+func TestObserverOfARestoredStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := memlock.NewServer()
+		s := newSpy(t, server)
+		term := lead(t, newSpy(t, server).client(t).Election("x"), "a")
+		old, err := s.memory.Leader(t.Context(), name("x"))
+		if err != nil || old == nil {
+			t.Fatal(old, err)
+		}
+		resign(t, term)
+		term = lead(t, newSpy(t, server).client(t).Election("x"), "b")
+		var seen []string
+		for l, err := range s.client(t).Election("x").Observe(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen = append(seen, l.Value); l.Value == "a" {
+				break
+			}
+			s.old.Store(old)
+		}
+		if !slices.Equal(seen, []string{"b", "a"}) {
+			t.Errorf("seen %q", seen)
+		}
+		resign(t, term)
+	})
+}
+
+// However many observe an election through one client, the store is asked as if one
+// did, and each is told all; those who come and go disturb nobody.
+func TestObserversShare(t *testing.T) {
+	for _, asks := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			server := memlock.NewServer()
+			s := newSpy(t, server)
+			s.unwatched = asks
+			c := s.client(t)
+			e := c.Election("x")
+			var sees [50]atomic.Int64
+			var told sync.WaitGroup
+			for i := range sees {
+				told.Go(func() {
+					for l, err := range e.Observe(t.Context()) {
+						if err != nil {
+							return // closed
+						}
+						sees[i].Add(1)
+						if i%5 == 0 && !l.None() {
+							return
+						}
+					}
+				})
+			}
+			synctest.Wait()
+			before, watches := s.looks.Load(), s.watches.Load()
+			time.Sleep(10 * time.Second)
+			looks := s.looks.Load() - before
+			if most := map[bool]int64{false: 2, true: 150}[asks]; looks > most {
+				t.Errorf("asks %t: %d looks in 10 s", asks, looks)
+			}
+			if !asks && watches != 1 {
+				t.Errorf("%d watches", watches)
+			}
+			term := lead(t, newSpy(t, server).client(t).Election("x"), "")
+			time.Sleep(time.Second)
+			resign(t, term)
+			time.Sleep(time.Second)
+			for i := range sees {
+				if n, want := sees[i].Load(), map[bool]int64{true: 2, false: 3}[i%5 == 0]; n != want {
+					t.Errorf("asks %t: observer %d was told %d times, want %d", asks, i, n, want)
+				}
+			}
+			_ = c.Close()
+			told.Wait()
+		})
+	}
 }
 
 // A client that is closed ends the loops of its observers, and says so.

@@ -46,6 +46,7 @@ const (
 	observeLocal      = 100 * time.Millisecond
 	observeWatched    = 10 * time.Second // where the store tells of changes
 	staleFor          = time.Second      // until an older leader is believed
+	restoredFor       = 10 * time.Second // the same, where tokens fall only if a backup was restored
 )
 
 // Mode is how a name is held: [Exclusive], [Shared], or [Permits] of a

@@ -25,7 +25,7 @@ type memory interface {
 // wants.
 type spy struct {
 	memory
-	acquires, renews, releases, beats atomic.Int64
+	acquires, renews, releases, beats, looks, watches atomic.Int64
 	// remote makes it a store behind a network: requests have timeouts.
 	remote bool
 	// away refuses everything about leaders: releases, renewals, values, looks.
@@ -143,6 +143,7 @@ func (s *spy) SetValue(ctx context.Context, req *driver.ValueRequest) (bool, err
 }
 
 func (s *spy) Leader(ctx context.Context, n driver.Name) (*driver.Holder, error) {
+	s.looks.Add(1)
 	if s.away.Load() {
 		return nil, down()
 	}
@@ -153,6 +154,7 @@ func (s *spy) Leader(ctx context.Context, n driver.Name) (*driver.Holder, error)
 }
 
 func (s *spy) Watch(ctx context.Context, n driver.Name, changed func()) error {
+	s.watches.Add(1)
 	if s.unwatched {
 		return down()
 	}

@@ -47,12 +47,7 @@ func newStorm(tb testing.TB, ttl time.Duration, urls ...string) *storm {
 
 func (s *storm) takeTurns(c *holdfast.Client) {
 	ctx := s.tb.Context()
-	for {
-		select {
-		case <-s.stop:
-			return
-		default:
-		}
+	for !closed(s.stop) {
 		l, err := c.Acquire(ctx, s.name, nil)
 		if err != nil {
 			continue
@@ -88,9 +83,7 @@ func (s *storm) goesOn(when string) {
 }
 
 func (s *storm) end() {
-	select {
-	case <-s.stop:
-	default:
+	if !closed(s.stop) {
 		close(s.stop)
 	}
 	s.wg.Wait()

@@ -181,6 +181,8 @@ func TestPermitsThroughCuts(t *testing.T) {
 	o := &holdfast.AcquireOptions{Permits: 1, Limit: 3, Wait: 300 * time.Millisecond}
 	var in, most, visits atomic.Int64
 	stop := make(chan struct{})
+	end := sync.OnceFunc(func() { close(stop) })
+	defer end()
 	var wg sync.WaitGroup
 	for range 10 {
 		c := user(t, p.url(), testTTL)
@@ -199,13 +201,13 @@ func TestPermitsThroughCuts(t *testing.T) {
 			}
 		})
 	}
-	for end := time.Now().Add(took); time.Now().Before(end); {
+	for begin := time.Now(); time.Since(begin) < took; {
 		<-time.After(200*time.Millisecond + rand.N(500*time.Millisecond))
 		before := visits.Load()
 		until(t, "a visit", func() bool { return visits.Load() > before })
 		p.cut()
 	}
-	close(stop)
+	end()
 	wg.Wait()
 	if most.Load() > 0 {
 		t.Errorf("%d at once", most.Load())

@@ -95,10 +95,9 @@ func (s *store) send(ctx context.Context, open []*attempt) {
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		s.bury(ctx, open, err)
-	case err != nil && len(open) > 1 && classify(err) == driver.Denied:
-		for _, a := range open {
-			s.send(ctx, []*attempt{a})
-		}
+	case len(open) > 1 && asWhole(err):
+		s.send(ctx, open[:len(open)/2])
+		s.send(ctx, open[len(open)/2:])
 	case err != nil:
 		for _, a := range open {
 			a.fail(err)

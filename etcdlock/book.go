@@ -293,21 +293,29 @@ func (s *store) know(ctx context.Context, p *place, name driver.Name) (*entry, e
 
 // looks asks the cluster about holds and places, and tells what became of them.
 func (s *store) looks(ctx context.Context, entries []*entry) []driver.BeatResult {
+	results := make([]driver.BeatResult, 0, len(entries))
+	for part := range slices.Chunk(entries, maxBatch) {
+		results = append(results, s.lookAt(ctx, part)...)
+	}
+	return results
+}
+
+func (s *store) lookAt(ctx context.Context, entries []*entry) []driver.BeatResult {
+	ops := make([]clientv3.Op, 0, 2*len(entries))
+	s.book.mu.Lock()
+	for _, e := range entries {
+		ops = append(ops, clientv3.OpGet(e.key), e.beforeOp())
+	}
+	s.book.mu.Unlock()
+	answer, err := s.commit(ctx, txn{then: ops})
+	if half := len(entries) / 2; half > 0 && asWhole(err) {
+		return append(s.lookAt(ctx, entries[:half]), s.lookAt(ctx, entries[half:])...)
+	}
 	results := make([]driver.BeatResult, len(entries))
-	for from := 0; from < len(entries); from += maxBatch {
-		part := entries[from:min(from+maxBatch, len(entries))]
-		var ops []clientv3.Op
-		s.book.mu.Lock()
-		for _, e := range part {
-			ops = append(ops, clientv3.OpGet(e.key), e.beforeOp())
-		}
-		s.book.mu.Unlock()
-		answer, err := s.commit(ctx, txn{then: ops})
-		for i, e := range part {
-			if results[from+i].Err = err; err == nil {
-				own, before := answer.Responses[2*i].GetResponseRange(), answer.Responses[2*i+1].GetResponseRange()
-				results[from+i] = s.book.looked(e, answer.Header.Revision, own.Kvs, before.Kvs, !before.More, int(before.Count))
-			}
+	for i, e := range entries {
+		if results[i].Err = err; err == nil {
+			own, before := answer.Responses[2*i].GetResponseRange(), answer.Responses[2*i+1].GetResponseRange()
+			results[i] = s.book.looked(e, answer.Header.Revision, own.Kvs, before.Kvs, !before.More, int(before.Count))
 		}
 	}
 	return results

@@ -63,6 +63,16 @@ func classify(err error) driver.Kind {
 	return driver.Indeterminate
 }
 
+// asWhole tells whether a transaction was refused of which a part may be taken: for
+// what one of its requests asks, or because it is too large for the server.
+func asWhole(err error) bool {
+	if err == nil {
+		return false
+	}
+	kind := classify(err)
+	return kind == driver.Denied || kind == driver.Invalid
+}
+
 // foreign refuses a name under which there is something that is not ours.
 var foreign = &driver.Failure{Kind: driver.Conflict, Err: errors.New("etcd: there are keys under the name that are not ours")}
 

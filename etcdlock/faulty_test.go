@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 type proxy struct {
 	listener net.Listener
 	to       string
+
+	asked atomic.Int64 // bytes that were passed on to the server
 
 	mu         sync.Mutex
 	deaf, dumb bool
@@ -100,6 +103,9 @@ func (p *proxy) pass(to io.WriteCloser, from io.ReadCloser, answers bool) {
 		}
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
+		}
+		if !answers {
+			p.asked.Add(int64(n))
 		}
 	}
 }

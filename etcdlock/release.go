@@ -163,10 +163,9 @@ func (s *store) release(ctx context.Context, steps []txn) []driver.ReleaseAnswer
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, rpctypes.ErrNoSpace):
 		return s.releaseWithout(ctx, steps, err)
-	case err != nil && len(steps) > 1 && classify(err) == driver.Denied:
-		for i, step := range steps {
-			answers[i] = s.release(ctx, []txn{step})[0]
-		}
+	case len(steps) > 1 && asWhole(err):
+		half := len(steps) / 2
+		return append(s.release(ctx, steps[:half]), s.release(ctx, steps[half:])...)
 	case err != nil:
 		for i := range answers {
 			answers[i].Err = err

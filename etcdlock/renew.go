@@ -73,26 +73,39 @@ func (s *store) present(ctx context.Context, all []*asked) {
 	}
 	s.book.mu.Unlock()
 	for part := range slices.Chunk(unknown, maxBatch) {
-		var ops []clientv3.Op
-		for _, a := range part {
-			ops = append(ops, kindOp(&a.req.Ref))
-		}
-		answer, err := s.commit(ctx, txn{then: ops})
-		for k, a := range part {
-			if err != nil {
-				a.fail(err)
-				continue
-			}
-			if p := findOwner(answer.Responses[k].GetResponseRange().Kvs, &a.req.Owner); p != nil {
-				if a.e, err = s.know(ctx, p, a.req.Name); err != nil {
-					a.fail(err)
-				}
-			}
-		}
+		s.find(ctx, part)
 	}
 	for _, a := range all {
 		if a.res.Err == nil && (a.e == nil || a.req.Token != 0 && a.req.Token != uint64(a.e.created)) { //nolint:gosec // a revision
 			a.lost(ctx, s)
+		}
+	}
+}
+
+// find looks for what is asked about of which this client knows nothing.
+func (s *store) find(ctx context.Context, unknown []*asked) {
+	ops := make([]clientv3.Op, 0, len(unknown))
+	for _, a := range unknown {
+		ops = append(ops, kindOp(&a.req.Ref))
+	}
+	answer, err := s.commit(ctx, txn{then: ops})
+	if half := len(unknown) / 2; half > 0 && asWhole(err) {
+		s.find(ctx, unknown[:half])
+		s.find(ctx, unknown[half:])
+		return
+	}
+	for k, a := range unknown {
+		if err != nil {
+			a.fail(err)
+			continue
+		}
+		p := findOwner(answer.Responses[k].GetResponseRange().Kvs, &a.req.Owner)
+		if p == nil {
+			continue
+		}
+		e, err := s.know(ctx, p, a.req.Name)
+		if a.e = e; err != nil {
+			a.fail(err)
 		}
 	}
 }

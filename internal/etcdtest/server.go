@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -57,7 +58,8 @@ type Cluster struct{ Nodes []*Node }
 
 // Node is one server.
 type Node struct {
-	Addr string // of its clients
+	Addr   string // of its clients
+	Secure string // of those that come over TLS, if a certificate is among the arguments
 
 	binary, dir, peer string
 	args              []string
@@ -84,7 +86,8 @@ func FreeAddr() (addr string, err error) {
 	return "", err
 }
 
-// Start starts so many servers of a version, with more arguments.
+// Start starts so many servers of a version, with more arguments. With
+// --cert-file=PATH among them they serve TLS too.
 func Start(v Version, nodes int, args ...string) (c *Cluster, err error) {
 	binary, err := v.binary()
 	if err != nil {
@@ -115,7 +118,8 @@ func try(binary string, nodes int, args []string) (*Cluster, error) {
 		var err1, err2 error
 		n.Addr, err1 = FreeAddr()
 		n.peer, err2 = FreeAddr()
-		if err := errors.Join(err1, err2); err != nil {
+		err3 := n.secure(args)
+		if err := errors.Join(err1, err2, err3); err != nil {
 			return nil, err
 		}
 		members = append(members, fmt.Sprintf("n%d=http://%s", i, n.peer))
@@ -129,7 +133,7 @@ func try(binary string, nodes int, args []string) (*Cluster, error) {
 	for i, n := range c.Nodes {
 		n.args = append([]string{
 			"--name", fmt.Sprintf("n%d", i), "--data-dir", filepath.Join(n.dir, "data"), "--log-level", "error",
-			"--listen-client-urls", "http://" + n.Addr, "--advertise-client-urls", "http://" + n.Addr,
+			"--listen-client-urls", n.listens(), "--advertise-client-urls", "http://" + n.Addr,
 			"--listen-peer-urls", "http://" + n.peer, "--initial-advertise-peer-urls", "http://" + n.peer,
 			"--initial-cluster", strings.Join(members, ","), "--heartbeat-interval", heartbeat, "--election-timeout", election,
 		}, args...)
@@ -139,6 +143,20 @@ func try(binary string, nodes int, args []string) (*Cluster, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+func (n *Node) secure(args []string) (err error) {
+	if slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--cert-file=") }) {
+		n.Secure, err = FreeAddr()
+	}
+	return err
+}
+
+func (n *Node) listens() string {
+	if n.Secure == "" {
+		return "http://" + n.Addr
+	}
+	return "http://" + n.Addr + ",https://" + n.Secure
 }
 
 // Start starts all servers that do not run.

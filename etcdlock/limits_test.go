@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 func TestMoreAtOnceThanATransactionTakes(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{128, 12} {
-		t.Run(fmt.Sprint(most), func(t *testing.T) {
+		t.Run(strconv.Itoa(most), func(t *testing.T) {
 			t.Parallel()
 			server := ownServer(t, fmt.Sprintf("--max-txn-ops=%d", most))
 			manyCalls(t, server)

@@ -11,6 +11,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/certtest"
 )
 
+func authority(tb testing.TB, names ...string) *certtest.Authority {
+	tb.Helper()
+	a, err := certtest.New(tb.TempDir(), names...)
+	must(tb, err)
+	return a
+}
+
 // handsOver passes the name from one client to another.
 func handsOver(t *testing.T, s, other *store, name driver.Name) {
 	t.Helper()
@@ -32,11 +39,7 @@ func handsOver(t *testing.T, s, other *store, name driver.Name) {
 // certificate, where the server asks for it.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	a := certtest.New(t)
-	a.Issue(t, "server")
-	a.Issue(t, "client")
-	b := certtest.New(t)
-	b.Issue(t, "client")
+	a, b := authority(t, "server", "client"), authority(t, "client")
 	server := ownServer(t, "--cert-file="+a.File("server.crt"), "--key-file="+a.File("server.key"),
 		"--trusted-ca-file="+a.File("ca.crt"), "--client-cert-auth")
 	base := "etcds://" + server.Nodes[0].Secure
@@ -64,10 +67,7 @@ func TestTLS(t *testing.T) {
 // name in the client's own certificate is a user too where there is no password.
 func TestTLSWithUsers(t *testing.T) {
 	t.Parallel()
-	a := certtest.New(t)
-	a.Issue(t, "server")
-	a.Issue(t, "locker")
-	a.Issue(t, "stranger")
+	a := authority(t, "server", "locker", "stranger")
 	server := ownServer(t, "--cert-file="+a.File("server.crt"), "--key-file="+a.File("server.key"),
 		"--trusted-ca-file="+a.File("ca.crt"), "--client-cert-auth")
 	withUsers(t, server)
@@ -85,7 +85,7 @@ func TestTLSWithUsers(t *testing.T) {
 		req := request("name")
 		req.Name = name
 		_, err = s.Acquire(t.Context(), req)
-		defer s.Close() //nolint:errcheck // nothing is in it
+		defer s.Close()
 	}
 	if classify(err) != driver.Denied {
 		t.Errorf("a stranger: %v", err)
@@ -102,7 +102,7 @@ func TestRightsChange(t *testing.T) {
 	s, ctx := openAt(t, at("locker:s3cr3t")), t.Context()
 	root, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Nodes[0].Addr}, Username: "root", Password: "secret", Logger: zap.NewNop()})
 	must(t, err)
-	defer root.Close() //nolint:errcheck // nothing is lost
+	defer root.Close()
 	attempt := func() (driver.Status, error) {
 		req := request("name")
 		req.Name = driver.Name{Key: "shop+name", Full: "name", Prefix: "shop"}

@@ -8,44 +8,43 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
-	"testing"
 	"time"
 )
 
-// Authority signs what it is asked to, with files in a folder of a test's own. Its
-// own certificate is the file ca.crt.
+// Authority signs what it is asked to, with files in a folder. Its own certificate is
+// the file ca.crt.
 type Authority struct {
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// New makes an authority.
-func New(tb testing.TB) *Authority {
-	tb.Helper()
-	a := &Authority{dir: tb.TempDir()}
-	a.cert, a.key = a.issue(tb, "ca")
-	return a
+// New makes an authority, and issues certificates for names.
+func New(dir string, names ...string) (*Authority, error) {
+	a := &Authority{dir: dir}
+	for _, name := range append([]string{"ca"}, names...) {
+		if err := a.issue(name); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
 }
 
 // File is the path of a file in the folder.
 func (a *Authority) File(name string) string { return filepath.Join(a.dir, name) }
 
-// Issue writes NAME.crt and NAME.key, good for an hour, for servers on 127.0.0.1 and
-// for clients who are called NAME.
-func (a *Authority) Issue(tb testing.TB, name string) {
-	tb.Helper()
-	a.issue(tb, name)
-}
-
-func (a *Authority) issue(tb testing.TB, name string) (*x509.Certificate, *ecdsa.PrivateKey) {
-	tb.Helper()
+// issue writes NAME.crt and NAME.key, good for an hour, for a server on 127.0.0.1 or
+// a client who is called NAME. The first is the authority's own.
+func (a *Authority) issue(name string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(tb, err)
+	if err != nil {
+		return err
+	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -53,27 +52,20 @@ func (a *Authority) issue(tb testing.TB, name string) (*x509.Certificate, *ecdsa
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		parent, signer = template, key
+	if a.cert == nil {
+		a.cert, a.key = template, key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	must(tb, err)
-	cert, err := x509.ParseCertificate(der)
-	must(tb, err)
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		return err
+	}
 	keyDER, err := x509.MarshalECPrivateKey(key)
-	must(tb, err)
-	for file, block := range map[string]*pem.Block{
-		name + ".crt": {Type: "CERTIFICATE", Bytes: der}, name + ".key": {Type: "EC PRIVATE KEY", Bytes: keyDER},
-	} {
-		must(tb, os.WriteFile(a.File(file), pem.EncodeToMemory(block), 0o600))
+	if err != nil {
+		return err
 	}
-	return cert, key
+	return errors.Join(a.write(name+".crt", "CERTIFICATE", der), a.write(name+".key", "EC PRIVATE KEY", keyDER))
 }
 
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
+func (a *Authority) write(file, kind string, der []byte) error {
+	return os.WriteFile(a.File(file), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }

@@ -130,7 +130,7 @@ func (s *Server) Begin() error {
 		return err
 	}
 	for jar := range strings.SplitSeq(classPath, ":") {
-		if _, err := os.Stat(strings.TrimSuffix(jar, "/*")); err != nil {
+		if _, err = os.Stat(strings.TrimSuffix(jar, "/*")); err != nil {
 			return fmt.Errorf("tests need ZooKeeper (make servers, or Debian: apt-get install zookeeper default-jre-headless): %w", err)
 		}
 	}

@@ -4,7 +4,7 @@
 // holdfast.Client. Those who teach Holdfast
 // a new store implement [Store], and the optional interfaces for what the
 // store can do beyond it: [Queuer] or [Blocker] for waiting, [Signaler],
-// [Batcher], [Sharder], [Lister], [Inspector], [Breaker], [Valuer], [Watcher],
+// [Batcher], [Sharder], [Lister], [Inspector], [Breaker], [Valuer], [Watcher], [Looker],
 // [Inheritor].
 //
 // # Who promises what

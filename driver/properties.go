@@ -1,6 +1,9 @@
 package driver
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Class is how strong exclusion and tokens are. A larger class gives more.
 type Class uint8
@@ -90,4 +93,14 @@ type Names struct {
 	// Portable restricts keys to the characters a-z, 0-9 and "._-%+~"; without
 	// it a key may hold any UTF-8.
 	Portable bool
+}
+
+// Looker is a store that can look again for what has become unsafe while it is
+// open, such as a server's clock that was set.
+type Looker interface {
+	Store
+
+	// LookAgain asks the servers, so that [Properties.Warnings] has what is new. It
+	// changes nothing else. When ctx ends half-way it returns an error.
+	LookAgain(ctx context.Context) error
 }

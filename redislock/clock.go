@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -111,16 +112,21 @@ func (s *store) lookAtClocks() {
 		defer s.clocks.end()
 		ctx, cancel := context.WithTimeout(s.ears.life, setUp)
 		defer cancel()
-		masters, err := prompt(ctx, &s.hands, s.link.Masters)
-		if err != nil {
-			return // the calls tell
-		}
-		for _, node := range masters {
-			sent := driver.Now()
-			reply, err := prompt(ctx, &s.hands, func(ctx context.Context) (Reply, error) { return node.Do(ctx, command("TIME"))[0], nil })
-			if err == nil {
-				s.clocks.seen(node.Addr(), reply, sent, driver.Now())
-			}
-		}
+		_ = s.LookAgain(ctx) // the calls tell
 	})
+}
+
+// LookAgain implements [driver.Looker], for the clocks.
+func (s *store) LookAgain(ctx context.Context) error {
+	masters, err := prompt(ctx, &s.hands, s.link.Masters)
+	errs := []error{err}
+	for _, node := range masters {
+		sent := driver.Now()
+		reply, err := prompt(ctx, &s.hands, func(ctx context.Context) (Reply, error) { return node.Do(ctx, command("TIME"))[0], nil })
+		if err == nil {
+			s.clocks.seen(node.Addr(), reply, sent, driver.Now())
+		}
+		errs = append(errs, err, reply.Err)
+	}
+	return errors.Join(errs...)
 }

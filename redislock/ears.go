@@ -217,7 +217,7 @@ func (e *ear) hear(message string) {
 	case "b":
 		sig.Kind, sig.Reason = driver.BrokenSignal, f[2]
 	case "l":
-		sig.Kind, sig.Reason = driver.LostSignal, "broken by force: "+f[2]
+		sig.Kind, sig.Reason = driver.LostSignal, byForce+f[2]
 	default:
 		return
 	}

@@ -33,6 +33,33 @@ func (s *store) Break(ctx context.Context, req *driver.BreakRequest) (driver.Bre
 	}
 }
 
+// tellForced says of grants that are lost whether a person has ended them by force, and
+// why. The message of that may not have been heard: who never waited listens to none.
+func (s *store) tellForced(ctx context.Context, reqs []driver.RenewRequest, results []driver.RenewResult) {
+	var questions []Command
+	var of []int
+	for i := range results {
+		if results[i].Err == nil && results[i].Status == driver.Lost {
+			tomb := tombKey(tagOf(reqs[i].Name.Key), ownerText(&reqs[i].Owner))
+			questions, of = append(questions, Command{Words: []string{"GET", tomb}, Key: 1}), append(of, i)
+		}
+	}
+	if len(of) == 0 {
+		return
+	}
+	replies, err := s.send(ctx, questions...)
+	if err != nil {
+		return // then they are lost without a reason
+	}
+	for k, i := range of {
+		if reason, ok := strings.CutPrefix(replies[k].Text, "!"); ok {
+			results[i].Reason = byForce + reason
+		}
+	}
+}
+
+const byForce = "broken by force: "
+
 func (s *store) Inspect(ctx context.Context, n driver.Name) (driver.Record, error) {
 	records, err := s.read(ctx, []string{recordKey(tagOf(n.Key), n.Key)})
 	if err != nil {

@@ -12,6 +12,6 @@ func memory() storetest.Full { return memlock.New().(storetest.Full) } //nolint:
 
 func TestSameAsMemory(t *testing.T) {
 	t.Parallel()
-	m := storetest.Model{Ours: ownServer(t).open(t), Reference: memory, Keeps: true, Name: nameOf, Overtakes: true}
+	m := storetest.Model{Ours: ownServer(t).open(t), Reference: memory, Keeps: true, Name: nameOf, Overtakes: true, Buries: true}
 	m.Run(t, 100)
 }

@@ -74,6 +74,7 @@ func (s *store) Renew(ctx context.Context, reqs []driver.RenewRequest) []driver.
 			results[i] = driver.RenewResult{Err: failure(driver.Unavailable, "the renewal does not count: "+shortage.Error())}
 		}
 	}
+	s.tellForced(ctx, reqs, results)
 	s.lookAtClocks()
 	return results
 }

@@ -185,6 +185,43 @@ func TestLateGrantIsUndone(t *testing.T) {
 	_ = lease.Release(t.Context())
 }
 
+// Law L5: who holds, and has never waited, so that no message reaches it, learns by its
+// next renewal that a person has forced it out, and why. Nothing stays of that.
+func TestForcedBreakIsTold(t *testing.T) {
+	t.Parallel()
+	single, cluster := ownServer(t), ownCluster(t, redistest.Default, false)
+	for what, url := range map[string]string{"one server": single.url(), "cluster": cluster.URL()} {
+		holder, person := openLocks(t, url, &holdfast.Options{TTL: 3 * time.Second}), openLocks(t, url, nil)
+		for name, opts := range map[string]*holdfast.AcquireOptions{
+			"exclusive": {}, "shared": {Mode: holdfast.Shared}, "permits": {Permits: 1, Limit: 3},
+		} {
+			lease, err := holder.Acquire(t.Context(), name, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := person.Inspect(t.Context(), name)
+			if err != nil || len(r.Holders) != 1 {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			if err := person.Break(t.Context(), name, holdfast.BreakOptions{Owner: r.Holders[0].Owner, Reason: "hangs since noon", Force: true}); err != nil {
+				t.Fatal(err)
+			}
+			next, err := person.TryAcquire(t.Context(), name, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-lease.Context().Done()
+			if cause := context.Cause(lease.Context()); !errors.Is(cause, holdfast.ErrBroken) || !strings.Contains(cause.Error(), "broken by force: hangs since noon") {
+				t.Errorf("%s, %s: %v", what, name, cause)
+			}
+			if err := next.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	until(t, "nothing is left", func() bool { return len(left(t, single)) == 0 })
+}
+
 // B036: a hundred who wait for a name that is long held cost the server next to
 // nothing.
 func TestWaitingIsCheap(t *testing.T) {

@@ -63,6 +63,7 @@ var (
 	_ driver.Lister    = (*store)(nil)
 	_ driver.Breaker   = (*store)(nil)
 	_ driver.Valuer    = (*store)(nil)
+	_ driver.Looker    = (*store)(nil)
 )
 
 // setUp is how long New may ask the server about itself.

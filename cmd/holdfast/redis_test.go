@@ -209,3 +209,104 @@ func TestRedisPasswords(t *testing.T) {
 	cmd.Env = append(cmd.Env, "HOLDFAST_REDIS_PASSWORD=hunter2")
 	s.launch(cmd).wait().want(t, 0)
 }
+
+// A server that refuses every lock is told once, by its own words, and not rule by rule.
+func TestRedisDoctorIsRefused(t *testing.T) {
+	s, server := newRedisShop(t)
+	for user, rights := range map[string]string{"reader": "+@all -@write", "blind": "+ping +hello"} {
+		words := "ACL SETUSER " + user + " reset on >hunter2 ~* &* " + rights
+		if _, err := server.Do(strings.Fields(words)...); err != nil {
+			t.Fatal(err)
+		}
+		s.url = "redis://" + user + ":hunter2@" + server.Addr()
+		refusedOnce(t, s.run("doctor"), "denied by the store")
+	}
+	master, err := redistest.Start(redistest.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(master.Remove)
+	replica, err := redistest.StartReplica(redistest.Default, master)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(replica.Remove)
+	s.url = replica.URL()
+	r := s.run("doctor")
+	refusedOnce(t, r, "READONLY")
+	if !strings.Contains(r.out, "unsafe    the server is a replica") {
+		t.Errorf("%+v", r)
+	}
+	s.run("doctor", "--json").want(t, 69, `"exit":69`, "READONLY")
+}
+
+func refusedOnce(t *testing.T, r result, cause string) {
+	t.Helper()
+	r.want(t, 69, cause)
+	if strings.Count(r.err, "\n") != 1 || strings.Contains(r.out, "Proof") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What becomes unsafe while it looks is told too.
+func TestRedisDoctorSeesAClockThatIsSet(t *testing.T) {
+	s := newShop(t)
+	clock, err := redistest.NewClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(clock.Remove)
+	server, err := clock.Start(redistest.Default, "--appendonly", "yes", "--appendfsync", "always")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Remove)
+	s.url = server.URL()
+	p := s.start("doctor")
+	p.says("Proof")
+	if err := clock.Set(-time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	r := p.wait()
+	r.wantOut(t, "unsafe    the server's clock was set back", "; 1 unsafe settings")
+}
+
+// A warning is for people at a terminal, and for programs that read events, but not for
+// those to whom cron mails what a job says. A candidate begins seldom.
+func TestRedisWarnings(t *testing.T) {
+	s := newShop(t)
+	server, err := redistest.Start(redistest.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Remove)
+	s.url = server.URL()
+	const warning = "appendonly is off"
+	for _, verb := range []string{"run", "cron"} {
+		if r := s.run(verb, "L"+verb, "--", "true"); r.code != 0 || r.out+r.err != "" {
+			t.Errorf("%s: %+v", verb, r)
+		}
+	}
+	s.run("run", "--json", "L", "--", "true").want(t, 0, `"event":"warning"`, warning)
+	s.run("elect", "L", "--", "true").want(t, 0, warning)
+	if r := s.run("elect", "--quiet", "L", "--", "true"); r.err != "" {
+		t.Errorf("elect --quiet: %+v", r)
+	}
+	term := s.onTerminal("sh", "-c", `$HOLDFAST run L -- true; echo status $?`)
+	term.shows(warning)
+	term.shows("status 0")
+	term.wait()
+}
+
+// A command is told the store without its password, and with nothing in its place.
+func TestRedisStoreIsShown(t *testing.T) {
+	s, server := newRedisShop(t)
+	if _, err := server.Do("CONFIG", "SET", "requirepass", "hunter2"); err != nil {
+		t.Fatal(err)
+	}
+	s.url = "redis://:hunter2@" + server.Addr()
+	r := s.run("run", "L", "--", "sh", "-c", "echo $HOLDFAST_STORE")
+	if r.want(t, 0); r.out != "redis://"+server.Addr()+"\n" {
+		t.Errorf("%+v", r)
+	}
+}

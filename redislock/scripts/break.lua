@@ -36,6 +36,7 @@ else
     answer = 'X'
   elseif force then
     drop(rec, s, field, h)
+    redis.pcall('SET', 'hfx' .. string.match(rec, ':{%d+}:') .. field, '!' .. reason, 'PX', left(h)) -- for its next renewal
     tell(rec, h.client, 'l ' .. field .. ' ' .. reason)
     advance(rec, bucket, s)
     answer = 'F'

@@ -147,6 +147,12 @@ func TestSecretsAreTakenOutOfURLs(t *testing.T) {
 	for in, want := range map[string]string{ //nolint:gosec // made up
 		"redis://u:hunter2@h:1/2?x=y":                   "redis://u@h:1/2?x=y",
 		"mysql://h/db?password=hunter2&mode=session":    "mysql://h/db?mode=session",
+		"redis://:hunter2@h:1/2":                        "redis://h:1/2",
+		"etcds://:hunter2@h1,h2:2379":                   "etcds://h1,h2:2379",
+		"zookeeper://:hunter2@h1,h2/app":                "zookeeper://h1,h2/app",
+		"zookeeper://u:hunter2@h1,h2/app":               "zookeeper://u@h1,h2/app",
+		"redis://:@h":                                   "redis://h",
+		"redis://u@h?password-file=/etc/pw&key-file=k":  "redis://u@h?key-file=k&password-file=%2Fetc%2Fpw",
 		"etcd://h?authToken=hunter2&client_secret=a":    "etcd://h",
 		"file:///run/lock/x%20y":                        "file:///run/lock/x%20y",
 		"redis+sentinel://a:1,b:2/master?passfile=/dev": "redis+sentinel://a:1,b:2/master",

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
@@ -93,10 +96,23 @@ func (a *app) examine(ctx context.Context, c *common) (*diagnosis, error) {
 		return nil, err
 	}
 	defer remove()
+	w, err := a.witness(ctx, u, d)
+	if err != nil {
+		return nil, err
+	}
+	defer w.end()
+	return d, a.prove(ctx, u, d, w)
+}
+
+// prove runs the quick cases of the suite. Its error says that none could be run.
+func (a *app) prove(ctx context.Context, u *url.URL, d *diagnosis, w *witness) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if !a.json {
+		a.printProof(d)
+	}
 	harness := drivertest.Harness{New: func(ctx context.Context) (driver.Store, error) { return driver.Open(ctx, u, nil) }}
-	err = drivertest.Check(ctx, harness, func(r drivertest.Result) {
+	err := drivertest.Check(ctx, harness, func(r drivertest.Result) {
 		law := lawResult{ID: r.ID, Law: r.Law, Rule: r.Rule, OK: r.Err == nil, Skipped: r.Skipped}
 		if r.Err != nil {
 			law.Error = r.Err.Error()
@@ -105,16 +121,66 @@ func (a *app) examine(ctx context.Context, c *common) (*diagnosis, error) {
 		if !a.json {
 			a.printLaw(&law)
 		}
+		w.look(ctx, false)
 		if a.out.failed() { // nobody reads the rest
 			cancel()
 		}
 	})
+	w.look(ctx, true)
 	d.OK = err == nil
 	if err != nil && len(d.Laws) == 0 {
-		return nil, &holdfast.Error{Op: "doctor", Store: d.Store, Kind: holdfast.ErrUnavailable, Err: err}
+		return &holdfast.Error{Op: "doctor", Store: d.Store, Kind: holdfast.ErrUnavailable, Err: err}
 	}
-	return d, nil
+	return nil
 }
+
+// witness is a client that is open during the proof. It tells first whether the store lets
+// us lock at all, and then what has become unsafe meanwhile, such as a clock that was set.
+type witness struct {
+	a      *app
+	d      *diagnosis
+	client *holdfast.Client
+}
+
+func (a *app) witness(ctx context.Context, u *url.URL, d *diagnosis) (*witness, error) {
+	client, err := holdfast.Open(ctx, u.String(), &holdfast.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	w := &witness{a, d, client}
+	lease, err := client.TryAcquire(ctx, fmt.Sprintf("conformance/doctor/%d-%d", os.Getpid(), time.Now().UnixNano()), nil)
+	if err == nil {
+		err = lease.Release(ctx)
+	}
+	if err != nil {
+		w.end()
+		return nil, err
+	}
+	return w, nil
+}
+
+// lastLook bounds it.
+const lastLook = 5 * time.Second
+
+// look tells what is new; again: what the servers say now.
+func (w *witness) look(ctx context.Context, again bool) {
+	if looker, ok := w.client.Store().(driver.Looker); ok && again {
+		short, cancel := context.WithTimeout(ctx, lastLook)
+		_ = looker.LookAgain(short) // whoever does not answer has broken rules enough
+		cancel()
+	}
+	for _, warning := range w.client.Properties().Warnings {
+		if slices.Contains(w.d.Warnings, warning) {
+			continue
+		}
+		w.d.Warnings = append(w.d.Warnings, warning)
+		if !w.a.json {
+			w.a.printWarning(warning)
+		}
+	}
+}
+
+func (w *witness) end() { _ = w.client.Close() }
 
 // proofURL is where the rules are proved: on the file store in a directory of
 // its own within the store's, which remove takes away; on others among the
@@ -196,13 +262,18 @@ func (a *app) printPromises(d *diagnosis) {
 		fmt.Fprintf(out, "has not   %s\n", strings.Join(d.Missing, ", "))
 	}
 	for _, w := range d.Warnings {
-		fmt.Fprintf(out, "unsafe    %s\n", printable(w))
+		a.printWarning(w)
 	}
+}
+
+func (a *app) printWarning(text string) { fmt.Fprintf(a.out, "unsafe    %s\n", printable(text)) }
+
+func (a *app) printProof(d *diagnosis) {
 	where := ""
 	if d.Store == "file" {
 		where = ", in a directory of its own within the store's"
 	}
-	fmt.Fprintf(out, "\nProof, with two clients%s:\n", where)
+	fmt.Fprintf(a.out, "\nProof, with two clients%s:\n", where)
 }
 
 func (a *app) printLaw(l *lawResult) {

@@ -111,9 +111,7 @@ func (c *candidate) open() error {
 	}
 	c.client, c.at = client, at
 	c.election = client.Election(c.o.name).With(holdfast.ElectionOptions{Label: c.o.lock.label})
-	for _, warning := range client.Properties().Warnings {
-		c.a.say("warning", warning, nil)
-	}
+	c.a.warnOf(client)
 	return nil
 }
 

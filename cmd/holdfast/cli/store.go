@@ -120,11 +120,14 @@ func noDefault(err error) error {
 // the secret comes from elsewhere.
 func withoutSecrets(u *url.URL) string {
 	public := *u
-	if u.User != nil {
+	if public.User = nil; u.User.Username() != "" {
 		public.User = url.User(u.User.Username())
 	}
 	query := public.Query()
 	for key := range query {
+		if strings.HasSuffix(key, "-file") { // it names where the secret is
+			continue
+		}
 		for _, word := range []string{"pass", "secret", "token", "credential"} {
 			if strings.Contains(strings.ToLower(key), word) {
 				query.Del(key)
@@ -144,6 +147,13 @@ func (a *app) open(ctx context.Context, c *common, opts holdfast.Options) (*hold
 	opts.Logger = slog.New(slog.DiscardHandler)
 	client, err := holdfast.Open(ctx, at.url, &opts)
 	return client, at, err
+}
+
+// warnOf tells what is unsafe about the store.
+func (a *app) warnOf(client *holdfast.Client) {
+	for _, warning := range client.Properties().Warnings {
+		a.say("warning", printable(warning), nil)
+	}
 }
 
 // openToLook is open for commands that take no lock: they make no directory,

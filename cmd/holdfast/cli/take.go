@@ -53,8 +53,8 @@ func (a *app) take(o *runOptions, parent *enclosing, signals *signals) (*held, e
 		return nil, calledOff(ctx, err)
 	}
 	h.client, h.at = client, at
-	for _, warning := range client.Properties().Warnings {
-		a.say("warning", warning, nil)
+	if a.json || isTerminal(a.stderr) { // else it may be mailed, each time anew
+		a.warnOf(client)
 	}
 	stop := w.start(client)
 	if o.lock.try {

@@ -40,6 +40,9 @@ func TestWaitForReplicas(t *testing.T) {
 	if res := s.Beat(t.Context(), []driver.Ref{place})[0]; res.Status != driver.Granted {
 		t.Errorf("beat: %+v", res)
 	}
+	if res := s.Renew(t.Context(), []driver.RenewRequest{{Ref: place, TTL: time.Hour}})[0]; res.Status != driver.Renewed {
+		t.Errorf("the claim: %+v", res)
+	}
 	next := enqueue(t, s, "held")
 
 	deaf := followers(r)[0]

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/etcdtest"
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 func clientAt(tb testing.TB, url string) *holdfast.Client {
@@ -30,10 +31,7 @@ func clientAt(tb testing.TB, url string) *holdfast.Client {
 
 func TestNoServer(t *testing.T) {
 	t.Parallel()
-	addr, err := etcdtest.FreeAddr()
-	if err != nil {
-		t.Fatal(err)
-	}
+	addr := testserver.Addr(testserver.FreePort())
 	if _, err := openURL(t.Context(), "etcd://"+addr); err == nil || classify(err) != driver.Unavailable {
 		t.Errorf("%v", err)
 	}

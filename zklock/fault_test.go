@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/internal/zktest"
 )
 
@@ -568,7 +569,7 @@ func TestLongWait(t *testing.T) {
 // Report B066.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
-	port := fmt.Sprintf("127.0.0.1:%d", zktest.FreePort())
+	port := testserver.Addr(testserver.FreePort())
 	begin := time.Now()
 	_, err := openURL(t.Context(), "zookeeper://"+port)
 	if driver.KindOf(err) != driver.Unavailable || !strings.Contains(err.Error(), port) {

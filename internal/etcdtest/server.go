@@ -5,21 +5,18 @@ package etcdtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // Version is a version of the server.
@@ -36,22 +33,8 @@ func (v Version) binary() (string, error) {
 	if path := os.Getenv("HOLDFAST_ETCD_SERVER"); v == Default && path != "" {
 		return path, nil
 	}
-	for dir := "."; ; dir = filepath.Join(dir, "..") {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
-			path := filepath.Join(dir, ".tools", string(v))
-			if _, err = os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-				err = fmt.Errorf("tests need %s: run make servers", path)
-			}
-			return path, err
-		}
-		if here, err := filepath.Abs(dir); err != nil || here == "/" {
-			return "", errors.New("tests need the whole checkout: no go.work above")
-		}
-	}
+	return testserver.Tool(string(v))
 }
-
-// patience bounds what is waited for; a busy machine may need much.
-const patience = 30 * time.Second
 
 // Cluster is one server or more.
 type Cluster struct{ Nodes []*Node }
@@ -63,28 +46,10 @@ type Node struct {
 
 	binary, dir, peer string
 	args              []string
-
-	mu  sync.Mutex
-	cmd *exec.Cmd
+	process           testserver.Process
 }
 
-// nextPort begins somewhere, so that two runs at once seldom meet.
-var nextPort atomic.Int64
-
-func init() { nextPort.Store(int64(os.Getpid() % 1000 * 10)) }
-
-// FreeAddr is an address on which nobody listens now, and whose port the kernel
-// gives to no outgoing connection: a server that is started again finds it free.
-func FreeAddr() (addr string, err error) {
-	for range 1000 {
-		var l net.Listener
-		addr = fmt.Sprintf("127.0.0.1:%d", 10000+nextPort.Add(1)%10000)
-		if l, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr); err == nil {
-			return addr, l.Close()
-		}
-	}
-	return "", err
-}
+func freeAddr() string { return testserver.Addr(testserver.FreePort()) }
 
 // Start starts so many servers of a version, with more arguments. With
 // --cert-file=PATH among them they serve TLS too.
@@ -102,26 +67,19 @@ func Start(v Version, nodes int, args ...string) (c *Cluster, err error) {
 }
 
 func try(binary string, nodes int, args []string) (*Cluster, error) {
-	base := "/dev/shm"
-	if _, err := os.Stat(base); err != nil {
-		base = ""
-	}
 	c := &Cluster{}
 	var members []string
 	for i := range nodes {
-		dir, err := os.MkdirTemp(base, "etcdlock")
+		dir, err := testserver.Folder("etcdtest")
 		if err != nil {
 			return nil, err
 		}
-		n := &Node{binary: binary, dir: dir}
-		c.Nodes = append(c.Nodes, n)
-		var err1, err2 error
-		n.Addr, err1 = FreeAddr()
-		n.peer, err2 = FreeAddr()
-		err3 := n.secure(args)
-		if err := errors.Join(err1, err2, err3); err != nil {
-			return nil, err
+		n := &Node{binary: binary, dir: dir, Addr: freeAddr(), peer: freeAddr()}
+		if slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--cert-file=") }) {
+			n.Secure = freeAddr()
 		}
+		n.process.Log = filepath.Join(dir, "log")
+		c.Nodes = append(c.Nodes, n)
 		members = append(members, fmt.Sprintf("n%d=http://%s", i, n.peer))
 	}
 	// One server elects itself at once; several on a busy machine would miss each
@@ -145,13 +103,6 @@ func try(binary string, nodes int, args []string) (*Cluster, error) {
 	return c, nil
 }
 
-func (n *Node) secure(args []string) (err error) {
-	if slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--cert-file=") }) {
-		n.Secure, err = FreeAddr()
-	}
-	return err
-}
-
 func (n *Node) listens() string {
 	if n.Secure == "" {
 		return "http://" + n.Addr
@@ -167,7 +118,7 @@ func (c *Cluster) Start() error {
 		}
 	}
 	for _, n := range c.Nodes {
-		if err := n.await(); err != nil {
+		if err := n.process.Await(n.serves); err != nil {
 			return err
 		}
 	}
@@ -176,51 +127,15 @@ func (c *Cluster) Start() error {
 
 // Start starts the server, if it does not run, and does not wait for it.
 func (n *Node) Start() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.cmd != nil {
-		return nil
-	}
-	log, err := os.OpenFile(filepath.Join(n.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()                        //nolint:errcheck // nothing is lost
-	cmd := exec.Command(n.binary, n.args...) //nolint:noctx // ended by kill
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	if err := n.process.Begin(exec.Command(n.binary, n.args...)); err != nil { //nolint:noctx // ended by Kill
 		return fmt.Errorf("tests need an etcd server (make servers): %w", err)
 	}
-	n.cmd = cmd
 	return nil
 }
 
-// await waits until the server serves.
-func (n *Node) await() error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
-		if text, err := n.Get("/health"); err == nil && strings.Contains(text, `"true"`) {
-			return nil
-		}
-		n.mu.Lock()
-		cmd := n.cmd
-		n.mu.Unlock()
-		if cmd == nil || cmd.Process.Signal(syscall.Signal(0)) != nil || zombie(cmd.Process.Pid) {
-			break
-		}
-	}
-	n.Kill()
-	log, _ := os.ReadFile(filepath.Join(n.dir, "log"))
-	return fmt.Errorf("etcd does not serve: %s", log)
-}
-
-// zombie tells whether a process has ended and was not waited for.
-func zombie(pid int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, ok := strings.Cut(string(text), ") ")
-	return err != nil || ok && strings.HasPrefix(rest, "Z")
+func (n *Node) serves() bool {
+	text, err := n.Get("/health")
+	return err == nil && strings.Contains(text, `"true"`)
 }
 
 // Get reads one of the pages that the server has for people and metrics.
@@ -241,23 +156,10 @@ func (n *Node) Get(path string) (string, error) {
 }
 
 // Kill ends it as a crash does.
-func (n *Node) Kill() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.cmd == nil {
-		return
-	}
-	_ = n.cmd.Process.Kill()
-	_ = n.cmd.Wait()
-	n.cmd = nil
-}
+func (n *Node) Kill() { n.process.Kill() }
 
 // Signal stops a server, or lets it go on.
-func (n *Node) Signal(sig syscall.Signal) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.cmd.Process.Signal(sig)
-}
+func (n *Node) Signal(sig syscall.Signal) error { return n.process.Signal(sig) }
 
 // Kill ends all.
 func (c *Cluster) Kill() {

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // slots is how many a cluster has.
@@ -71,7 +73,7 @@ func (c *Cluster) start(v Version, replicas bool, args []string) error {
 		if err != nil {
 			return err
 		}
-		if err := until("a replica", func() bool {
+		if err := testserver.Until("a replica", func() bool {
 			_, err := s.Do("CLUSTER", "REPLICATE", id)
 			return err == nil
 		}); err != nil {
@@ -94,7 +96,7 @@ func (s *Server) own(from, to int) error {
 // Settled waits until every node knows all others and serves its slots.
 func (c *Cluster) Settled() error {
 	all := append(append([]*Server{}, c.Masters...), c.Replicas...)
-	return until("a cluster that serves", func() bool {
+	return testserver.Until("a cluster that serves", func() bool {
 		for _, s := range all {
 			info, err := s.Do("CLUSTER", "INFO")
 			if err != nil || !strings.Contains(info, "cluster_state:ok") ||

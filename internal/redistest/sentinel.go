@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // MasterName is what the sentinels call their master.
@@ -71,7 +73,7 @@ func startReplica(v Version, t *TLS, master *Server, args []string) (*Server, er
 	if err != nil {
 		return nil, err
 	}
-	if err := until("a replica in step", func() bool { return s.Info("master_link_status") == "up" }); err != nil {
+	if err := testserver.Until("a replica in step", func() bool { return s.Info("master_link_status") == "up" }); err != nil {
 		s.Remove()
 		return nil, err
 	}
@@ -86,7 +88,7 @@ func (r *Replicated) startSentinel(v Version) (*Server, error) {
 		config := fmt.Sprintf("port %d\nsentinel monitor %[2]s 127.0.0.1 %[3]d 2\nsentinel down-after-milliseconds %[2]s 1000\n"+
 			"sentinel failover-timeout %[2]s 3000\n", s.Port, MasterName, r.Servers[0].peerPort())
 		if r.tls != nil {
-			s.TLSPort = freePort()
+			s.TLSPort = testserver.FreePort()
 			config += r.tls.config(s.TLSPort)
 		}
 		_ = os.WriteFile(file, []byte(config), 0o600) // the server will say that it is missing
@@ -109,7 +111,7 @@ func (s *Server) sentinelAnswers() bool {
 
 // Settled waits until all sentinels know each other and the replicas.
 func (r *Replicated) Settled() error {
-	return until("sentinels that know each other", func() bool {
+	return testserver.Until("sentinels that know each other", func() bool {
 		for _, s := range r.Sentinels {
 			text, err := s.Do("SENTINEL", "CKQUORUM", MasterName)
 			if err != nil || !strings.HasPrefix(text, "OK 3 usable") {
@@ -143,13 +145,13 @@ func (r *Replicated) Master() *Server {
 // follows, and waits until they agree.
 func (r *Replicated) Failover() error {
 	old := r.Master()
-	if err := until("a failover", func() bool {
+	if err := testserver.Until("a failover", func() bool {
 		_, err := r.Sentinels[0].Do("SENTINEL", "FAILOVER", MasterName)
 		return err == nil
 	}); err != nil {
 		return err
 	}
-	return until("another master", func() bool {
+	return testserver.Until("another master", func() bool {
 		now := r.Master()
 		return now != nil && now != old && now.Info("role") == "master" && old.Info("role") == "slave"
 	})

@@ -3,6 +3,8 @@ package redistest
 import (
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // TLS names the files with which servers speak TLS to clients and to each other. They
@@ -33,7 +35,7 @@ func StartTLS(v Version, t *TLS, args ...string) (*Server, error) {
 		if t == nil {
 			return plainArgs(args)(s)
 		}
-		s.TLSPort = freePort()
+		s.TLSPort = testserver.FreePort()
 		return plainArgs(append(t.args(s.TLSPort), args...))(s)
 	})
 }

@@ -8,7 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // Ensemble is three servers.
@@ -24,7 +25,7 @@ func StartEnsemble(v Version) (Ensemble, error) {
 			return nil, err
 		}
 		e[i] = s
-		lines = append(lines, fmt.Sprintf("server.%d=127.0.0.1:%d:%d;127.0.0.1:%d", i+1, FreePort(), FreePort(), s.Port))
+		lines = append(lines, fmt.Sprintf("server.%d=127.0.0.1:%d:%d;127.0.0.1:%d", i+1, testserver.FreePort(), testserver.FreePort(), s.Port))
 	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(e))
@@ -64,9 +65,7 @@ func (e Ensemble) URL() string {
 
 // Leader waits until one leads and the others follow.
 func (e Ensemble) Leader() (leader *Server, followers []*Server, err error) {
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	for end := time.Now().Add(patience); time.Now().Before(end); <-poll.C {
+	err = testserver.Until("a leader, and the others follow", func() bool {
 		leader, followers = nil, nil
 		for _, s := range e {
 			switch s.Mode() {
@@ -76,11 +75,9 @@ func (e Ensemble) Leader() (leader *Server, followers []*Server, err error) {
 				followers = append(followers, s)
 			}
 		}
-		if leader != nil && len(followers) == len(e)-1 {
-			return leader, followers, nil
-		}
-	}
-	return nil, nil, errors.New("no leader")
+		return leader != nil && len(followers) == len(e)-1
+	})
+	return leader, followers, err
 }
 
 // Remove ends all and deletes their data.

@@ -12,10 +12,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // Version is the jars that a server is made of: a class path, or a folder below
@@ -33,26 +33,13 @@ func (v Version) classPath() (string, error) {
 	if strings.HasPrefix(string(v), "/") {
 		return string(v), nil
 	}
-	for dir := "."; ; dir = filepath.Join(dir, "..") {
-		here, err := filepath.Abs(dir)
-		if err != nil {
-			return "", err
-		}
-		if _, err = os.Stat(filepath.Join(here, "go.work")); err == nil {
-			return filepath.Join(here, ".tools", string(v), "*"), nil
-		}
-		if here == "/" {
-			return "", errors.New("tests need the whole checkout: no go.work above")
-		}
-	}
+	dir, err := testserver.Tool(string(v))
+	return filepath.Join(dir, "*"), err
 }
 
 // Tick is the servers' unit of time: sessions are at least two of it, and end up
 // to one late.
 const Tick = 200 * time.Millisecond
-
-// patience bounds what is waited for; a busy machine may need much.
-const patience = time.Minute
 
 // Server is one ZooKeeper.
 type Server struct {
@@ -61,34 +48,14 @@ type Server struct {
 	version Version
 	java    []string // arguments of java
 
-	mu    sync.Mutex
-	cmd   *exec.Cmd
-	ended chan struct{}
-}
-
-// nextPort begins somewhere, so that two runs at once seldom meet.
-var nextPort atomic.Int64
-
-func init() { nextPort.Store(int64(os.Getpid()%1000) * 10) }
-
-// FreePort is a port that nobody listens on, below those that clients get.
-func FreePort() int {
-	for {
-		port := 20000 + int(nextPort.Add(1))%11000
-		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			_ = l.Close()
-			return port
-		}
-	}
+	process testserver.Process
 }
 
 func newServer(v Version) (*Server, error) {
-	dir, err := os.MkdirTemp("/dev/shm", "zktest") // in memory, where there is such a thing
-	if err != nil {
-		dir, err = os.MkdirTemp("", "zktest")
-	}
-	return &Server{Dir: dir, version: v, Port: FreePort()}, err
+	dir, err := testserver.Folder("zktest")
+	s := &Server{Dir: dir, version: v, Port: testserver.FreePort()}
+	s.process.Log = filepath.Join(dir, "log")
+	return s, err
 }
 
 // Start starts a lone server, with arguments of java's.
@@ -138,25 +105,9 @@ func (s *Server) Begin() error {
 		"-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Dzookeeper.forceSync=no", "-cp", classPath,
 	}, s.java...)
 	args = append(args, "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.Dir, "zoo.cfg"))
-	log, err := os.OpenFile(filepath.Join(s.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = log.Close() }()
-	cmd := exec.CommandContext(context.Background(), "java", args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := s.process.Begin(exec.Command("java", args...)); err != nil { //nolint:noctx // ended by Kill
 		return fmt.Errorf("tests need java (Debian: apt-get install default-jre-headless): %w", err)
 	}
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // its log says why
-		close(ended)
-	}()
-	s.mu.Lock()
-	s.cmd, s.ended = cmd, ended
-	s.mu.Unlock()
 	return nil
 }
 
@@ -165,24 +116,7 @@ func (s *Server) Start() error {
 	if err := s.Begin(); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	ended := s.ended
-	s.mu.Unlock()
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		select {
-		case <-ended: // or the port is taken
-			log, _ := os.ReadFile(filepath.Join(s.Dir, "log"))
-			return fmt.Errorf("the server ended: %s", log)
-		case <-poll.C:
-			if s.Mode() != "" && strings.Contains(s.Word("conf"), s.Dir) {
-				return nil
-			}
-		}
-	}
-	s.Kill()
-	return errors.New("the server does not serve")
+	return s.process.Await(func() bool { return s.Mode() != "" && strings.Contains(s.Word("conf"), s.Dir) })
 }
 
 // Word asks the server one of its four-letter questions; "" if it does not
@@ -227,32 +161,16 @@ func (s *Server) Counter(name string) int {
 }
 
 // Addr is where clients reach it, URL how ours do.
-func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.Port) }
+func (s *Server) Addr() string { return testserver.Addr(s.Port) }
 
 // URL opens it, under the root /holdfast.
 func (s *Server) URL() string { return "zookeeper://" + s.Addr() + "/holdfast" }
 
 // Kill ends it as a crash does.
-func (s *Server) Kill() {
-	s.mu.Lock()
-	cmd, ended := s.cmd, s.ended
-	s.cmd = nil
-	s.mu.Unlock()
-	if cmd != nil {
-		_ = cmd.Process.Kill()
-		<-ended
-	}
-}
+func (s *Server) Kill() { s.process.Kill() }
 
 // Signal sends it a signal, if it runs.
-func (s *Server) Signal(sig syscall.Signal) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cmd == nil {
-		return nil
-	}
-	return s.cmd.Process.Signal(sig)
-}
+func (s *Server) Signal(sig syscall.Signal) error { return s.process.Signal(sig) }
 
 // Restart kills it and starts it again with its data.
 func (s *Server) Restart() error {

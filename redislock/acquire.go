@@ -36,6 +36,7 @@ func (s *store) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) 
 			}
 		}
 	}
+	nameForeign(reqs, answers)
 	return answers
 }
 

@@ -143,6 +143,17 @@ func otherKind(limit string, asked int) error {
 	return &driver.Failure{Kind: driver.Conflict, Err: fmt.Errorf("the name is %s, not %s", kind(limit), kind(strconv.Itoa(asked)))}
 }
 
+// nameForeign says where the key is that is of another type than ours: the server does
+// not.
+func nameForeign(reqs []*driver.AcquireRequest, answers []driver.AcquireAnswer) {
+	for i := range answers {
+		if e, ok := answers[i].Err.(ServerError); ok && strings.Contains(string(e), "WRONGTYPE Operation") { //nolint:errorlint // a Link gives it bare
+			key := reqs[i].Name.Key
+			answers[i].Err = e + ServerError(": "+recordKey(tagOf(key), key)+", or a key that goes with it")
+		}
+	}
+}
+
 func unknownScript(err error) bool {
 	e, ok := err.(ServerError) //nolint:errorlint // a Link gives it bare
 	return ok && strings.HasPrefix(string(e), "NOSCRIPT")

@@ -54,6 +54,9 @@ func TestForeignKeys(t *testing.T) {
 		must(t, c, words...)
 		before, _ := do(t, c, "DUMP", key).ToString()
 		refuses(t, s, name, driver.Conflict)
+		if _, err := s.Acquire(t.Context(), request(name)); !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: the key is not named: %v", what, err)
+		}
 		ref := driver.Ref{Name: nameOf(name), Owner: request("").Owner}
 		if ok, err := s.Release(t.Context(), &driver.ReleaseRequest{Ref: ref, Abandon: true}); ok {
 			t.Errorf("%s: released, %v", what, err)

@@ -92,6 +92,25 @@ func TestBareAttemptAgain(t *testing.T) {
 	free(t, s, ref)
 }
 
+// A beat may find one too, whose native request came late: it never tells a grant
+// without a token.
+func TestBeatOfBareAttempt(t *testing.T) {
+	t.Parallel()
+	s := sharedServer(t).open(t)
+	ref := bareHold(t, s, t.Name())
+	place := ref
+	place.Token = 0
+	res := s.Beat(t.Context(), []driver.Ref{place})[0]
+	if res.Status != driver.Granted || res.Grant.Token <= ref.Token {
+		t.Fatalf("%+v", res)
+	}
+	ref.Token = res.Grant.Token
+	if again := s.Beat(t.Context(), []driver.Ref{place})[0]; again.Grant.Token != ref.Token {
+		t.Errorf("%+v", again)
+	}
+	free(t, s, ref)
+}
+
 // After a new connection, and where the bucket is gone, the script makes the
 // token.
 func TestBareTokensAreLifted(t *testing.T) {

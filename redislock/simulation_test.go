@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// A random simulation of the protocol: native attempts, the queue, hand-over with a
-// claim window, trust from the last answered request, cancels with a tomb, repeated
-// abandons, forced breaks, restarts without data and failovers that lose the latest
-// writes. Requests and answers are lost, late, doubled and reordered, processes pause,
-// clocks run at different rates. What holders believe never overlaps, and tokens grow.
-// Times are seconds.
+// A random simulation of the protocol: native attempts, the queue, readers, hand-over with a
+// claim window and within a process, trust from the last answered request, cancels with a
+// tomb, repeated abandons, forced breaks, restarts without data and failovers that lose the
+// latest writes. Requests and answers are lost, late, doubled and reordered, processes pause,
+// clocks run at different rates. What holders believe never overlaps, tokens grow, and no
+// native attempt passes the queue. Times are seconds.
 const (
 	simTTL   = 1.0
 	simClaim = 0.6
@@ -24,15 +24,22 @@ const (
 
 func simTrust(window float64) float64 { return window*(1-simDrift) - max(0.05, window/50) }
 
+// simRecord has one hold, or those of readers.
 type simRecord struct {
-	owner     string
-	token     int64 // 0: not known
-	exp, phys float64
+	shared bool
+	holds  map[string]*simHold
+	phys   float64
+}
+
+type simHold struct {
+	token int64 // 0: not known
+	exp   float64
 }
 
 type simPlaceOf struct {
-	owner string
-	alive float64
+	owner  string
+	shared bool
+	alive  float64
 }
 
 // simServer is what the server does, each method in one step.
@@ -52,6 +59,27 @@ func (s *simServer) there() bool {
 	return s.rec != nil
 }
 
+// hold is the one of an owner that has not lapsed.
+func (s *simServer) hold(owner string) *simHold {
+	if !s.there() || s.rec.holds[owner] == nil || s.rec.holds[owner].exp <= s.now {
+		return nil
+	}
+	return s.rec.holds[owner]
+}
+
+// admits tells whether one more hold conflicts with none.
+func (s *simServer) admits(shared bool) bool {
+	if !s.there() {
+		return true
+	}
+	for owner, h := range s.rec.holds {
+		if h.exp <= s.now {
+			delete(s.rec.holds, owner)
+		}
+	}
+	return len(s.rec.holds) == 0 || s.rec.shared && shared
+}
+
 func (s *simServer) incr() int64 { s.bucket++; return s.bucket }
 
 func (s *simServer) mint() int64 {
@@ -64,7 +92,10 @@ func (s *simServer) keep() {
 	if s.rec == nil {
 		return
 	}
-	s.rec.phys = s.rec.exp
+	s.rec.phys = 0
+	for _, h := range s.rec.holds {
+		s.rec.phys = max(s.rec.phys, h.exp)
+	}
 	if s.mutant != "record ends under its queue" {
 		for _, p := range s.queue {
 			s.rec.phys = max(s.rec.phys, p.alive)
@@ -72,22 +103,32 @@ func (s *simServer) keep() {
 	}
 }
 
-func (s *simServer) grant(owner string, window float64) int64 {
-	s.rec = &simRecord{owner, s.mint(), s.now + window, s.now + window}
-	s.born = s.now
+// grant is for one whom the server admits.
+func (s *simServer) grant(owner string, shared bool, window float64) int64 {
+	if !s.there() || len(s.rec.holds) == 0 {
+		s.rec = &simRecord{shared: shared, holds: map[string]*simHold{}}
+		s.born = s.now
+	}
+	h := &simHold{s.mint(), s.now + window}
+	s.rec.holds[owner] = h
+	if s.mutant == "one expiry for all readers" {
+		for _, other := range s.rec.holds {
+			other.exp = h.exp
+		}
+	}
 	s.keep()
-	return s.rec.token
+	return h.token
 }
 
 func (s *simServer) advance() {
 	s.keep()
-	if (!s.there() || s.rec.exp <= s.now) && len(s.queue) > 0 {
-		owner, window := s.queue[0].owner, simClaim
+	for len(s.queue) > 0 && s.admits(s.queue[0].shared) {
+		next, window := s.queue[0], simClaim
 		if s.mutant == "no claim window" {
 			window = simTTL
 		}
 		s.queue = s.queue[1:]
-		s.message(owner, s.grant(owner, window))
+		s.message(next.owner, s.grant(next.owner, next.shared, window))
 	}
 }
 
@@ -95,7 +136,10 @@ func (s *simServer) setNX(owner string) bool {
 	if s.there() {
 		return false
 	}
-	s.rec = &simRecord{owner, 0, s.now + simTTL, s.now + simTTL}
+	if slices.ContainsFunc(s.queue, func(p simPlaceOf) bool { return p.alive > s.now }) {
+		s.fault = "a native attempt has passed those who wait"
+	}
+	s.rec = &simRecord{holds: map[string]*simHold{owner: {0, s.now + simTTL}}, phys: s.now + simTTL}
 	s.born = s.now
 	return true
 }
@@ -107,60 +151,75 @@ type simAnswer struct {
 	era   int
 }
 
-func (s *simServer) acquire(owner string, queue bool) simAnswer {
+func (s *simServer) acquire(owner string, shared, queue bool) simAnswer {
 	if s.tombs[owner] {
 		return simAnswer{kind: "gone"}
 	}
 	s.advance()
+	h := s.hold(owner)
 	switch {
-	case s.there() && s.rec.owner == owner && s.rec.exp > s.now:
-		if s.rec.token == 0 {
-			s.rec.token = s.mint()
-		}
-		return simAnswer{kind: "granted", token: s.rec.token}
-	case !s.there() || s.rec.exp <= s.now:
-		return simAnswer{kind: "got", token: s.grant(owner, simTTL)}
+	case h != nil:
+		return s.known(h)
+	case s.admits(shared) && len(s.queue) == 0:
+		return simAnswer{kind: "got", token: s.grant(owner, shared, simTTL)}
 	case !queue:
 		return simAnswer{kind: "gone"}
 	}
-	if !slices.ContainsFunc(s.queue, func(p simPlaceOf) bool { return p.owner == owner }) {
-		s.queue = append(s.queue, simPlaceOf{owner, s.now + simPlace})
+	if !s.waits(owner) {
+		s.queue = append(s.queue, simPlaceOf{owner, shared, s.now + simPlace})
 	}
 	s.keep()
 	return simAnswer{kind: "waiting"}
 }
 
+// known answers with a grant that there was, of which the token is made now if it was not
+// known.
+func (s *simServer) known(h *simHold) simAnswer {
+	if h.token == 0 {
+		h.token = s.mint()
+	}
+	return simAnswer{kind: "granted", token: h.token}
+}
+
+func (s *simServer) waits(owner string) bool {
+	return slices.ContainsFunc(s.queue, func(p simPlaceOf) bool { return p.owner == owner })
+}
+
 func (s *simServer) beat(owner string) simAnswer {
-	i := slices.IndexFunc(s.queue, func(p simPlaceOf) bool { return p.owner == owner })
-	if i >= 0 {
-		s.queue[i].alive = s.now + simPlace
+	for i := range s.queue {
+		if s.queue[i].owner == owner {
+			s.queue[i].alive = s.now + simPlace
+		}
 	}
 	s.advance()
 	s.keep()
-	switch {
-	case s.there() && s.rec.owner == owner && s.rec.exp > s.now:
-		return simAnswer{kind: "granted", token: s.rec.token}
-	case slices.ContainsFunc(s.queue, func(p simPlaceOf) bool { return p.owner == owner }):
+	switch h := s.hold(owner); {
+	case h != nil:
+		return s.known(h)
+	case s.waits(owner):
 		return simAnswer{kind: "waiting"}
 	}
 	return simAnswer{kind: "gone"}
 }
 
 func (s *simServer) renew(owner string, token int64) simAnswer {
-	if !s.there() || s.rec.owner != owner || s.rec.exp <= s.now {
+	h := s.hold(owner)
+	if h == nil {
 		return simAnswer{kind: "lost"}
 	}
-	if s.rec.token == 0 {
-		s.rec.token = token
+	if h.token == 0 {
+		h.token = token
 	}
-	s.rec.exp = max(s.rec.exp, s.now+simTTL)
+	h.exp = max(h.exp, s.now+simTTL)
 	s.keep()
 	return simAnswer{kind: "ok"}
 }
 
 func (s *simServer) release(owner string, abandon bool) simAnswer {
-	if s.there() && s.rec.owner == owner {
-		s.rec = nil
+	if s.there() && s.rec.holds[owner] != nil {
+		if delete(s.rec.holds, owner); len(s.rec.holds) == 0 {
+			s.rec = nil
+		}
 		s.advance()
 		return simAnswer{kind: "ok"}
 	}
@@ -175,6 +234,7 @@ func (s *simServer) release(owner string, abandon bool) simAnswer {
 // simBelief is what a client trusted.
 type simBelief struct {
 	by         *simClient
+	shared     bool
 	start, end float64
 	token      int64
 }
@@ -209,7 +269,10 @@ type sim struct {
 	owners               map[string]*simClient
 	beliefs              []*simBelief
 	highest              int64
+	highestAlone         int64 // of exclusive holds
+	readers              bool
 	grants, bare         int
+	local, shared        int
 	lossy, slow, pausing float64
 	life                 int // of the server: requests of an earlier one are lost
 	// era ends when a grant is taken from its holder, by a person or the loss of data:
@@ -271,18 +334,27 @@ func (s *sim) call(c *simClient, op func() *simAnswer, answer func(*simAnswer), 
 	s.after(timeout/c.rate, func() { finish(nil) })
 }
 
+// believe notes that a client trusts a grant from now on. What conflicts has ended, and had
+// a smaller token; readers who hold together may learn of theirs in any order.
 func (s *sim) believe(c *simClient, end float64, token int64) *simBelief {
+	s.beliefs = slices.DeleteFunc(s.beliefs, func(b *simBelief) bool { return b.end <= s.now+1e-9 })
 	for _, b := range s.beliefs {
-		if b.end > s.now+1e-9 && b.by != c {
+		if b.by != c && (!b.shared || !c.shared) {
 			s.fault = fmt.Sprintf("overlap: %d until %.3f, %d from %.3f", b.by.id, b.end, c.id, s.now)
 		}
 	}
-	if token <= s.highest {
-		s.fault = fmt.Sprintf("token %d after %d", token, s.highest)
+	least := s.highest
+	if c.shared {
+		least = s.highestAlone
 	}
-	s.highest = token
-	b := &simBelief{c, s.now, end, token}
-	s.beliefs = append(s.beliefs[max(0, len(s.beliefs)-20):], b)
+	if token <= least {
+		s.fault = fmt.Sprintf("token %d after %d", token, least)
+	}
+	if s.highest = max(s.highest, token); !c.shared {
+		s.highestAlone = token
+	}
+	b := &simBelief{c, c.shared, s.now, end, token}
+	s.beliefs = append(s.beliefs, b)
 	s.grants++
 	return b
 }
@@ -307,7 +379,7 @@ func (s *sim) forget() {
 
 // breakIt is a person who has seen the holder, and forces him out.
 func (s *sim) breakIt() {
-	if s.srv.there() && s.now > s.srv.born+.3 {
+	if s.srv.there() && s.now > s.srv.born+.3 { // readers all at once
 		s.srv.rec = nil
 		s.excuse()
 		s.srv.advance()
@@ -331,9 +403,11 @@ type simClient struct {
 	paused   float64
 	state    string
 	owner    string
+	shared   bool
 	sent     float64 // on its own clock
 	deadline float64
 	token    int64
+	turn     int64 // how often it was handed over within the process
 	belief   *simBelief
 	broken   bool
 	life     int   // of the server that it is connected to
@@ -371,8 +445,9 @@ func (c *simClient) start() {
 	c.owner = fmt.Sprint(c.id, ".", c.n)
 	c.owners[c.owner] = c
 	c.state, c.sent, c.broken = "try", c.clock(), false
+	c.shared = c.readers && c.chance(.6)
 	c.dial()
-	if c.lifted == c.dials || c.mutant == "dials unseen" && c.lifted > 0 {
+	if !c.shared && (c.lifted == c.dials || c.mutant == "dials unseen" && c.lifted > 0) {
 		c.native(c.owner)
 		return
 	}
@@ -433,10 +508,10 @@ func (c *simClient) setAnswered(owner string, dials int, a *simAnswer, token *in
 
 // script is the attempt that always may be made.
 func (c *simClient) script(owner string) {
-	sent := c.clock()
+	sent, shared := c.clock(), c.shared
 	c.state = "script"
 	dials := c.dials
-	c.call(c, func() *simAnswer { a := c.srv.acquire(owner, true); return &a }, func(a *simAnswer) {
+	c.call(c, func() *simAnswer { a := c.srv.acquire(owner, shared, true); return &a }, func(a *simAnswer) {
 		switch {
 		case c.owner != owner || c.state != "script" && c.state != "wait":
 		case a == nil || a.kind == "gone":
@@ -524,11 +599,19 @@ func (c *simClient) got(owner string, token int64, window, sent float64, era int
 		c.cancel(owner)
 		return
 	}
-	c.state, c.deadline, c.token = "held", deadline, token
-	c.belief = c.believe(c, deadline/c.rate, token)
+	c.state, c.deadline, c.token, c.turn = "held", deadline, token, 0
+	if c.shared {
+		c.sim.shared++
+	}
+	c.belief = c.believe(c, deadline/c.rate, token*256)
 	if c.chance(.7) {
 		c.renew(owner)
 	}
+	c.work(owner)
+}
+
+// work holds for a while.
+func (c *simClient) work(owner string) {
 	hold := []float64{.001, .01, .05, .5, 3}[c.random.IntN(5)] * c.random.Float64()
 	c.after(hold, func() { c.run(func() { c.finish(owner) }) })
 	c.maybePause()
@@ -556,10 +639,28 @@ func (c *simClient) renew(owner string) {
 }
 
 func (c *simClient) finish(owner string) {
-	if c.owner == owner && c.state == "held" {
-		c.belief.end = min(c.belief.end, c.now)
-		c.cancel(owner)
+	if c.owner != owner || c.state != "held" {
+		return
 	}
+	c.belief.end = min(c.belief.end, c.now)
+	if c.chance(.4) && c.mayHandOver() {
+		c.turn++
+		c.local++
+		c.belief = c.believe(c, c.deadline/c.rate, c.token*256+c.turn)
+		c.work(owner)
+		return
+	}
+	c.cancel(owner)
+}
+
+// mayHandOver tells whether the lease can go to another caller of this process, without the
+// server: while half of the TTL is left, and not for ever.
+func (c *simClient) mayHandOver() bool {
+	left := c.deadline - c.clock()
+	if c.mutant == "hand-over of what has lapsed" {
+		left = simTTL
+	}
+	return !c.shared && !c.broken && c.turn < 255 && left > simTTL/2
 }
 
 func (c *simClient) cancel(owner string) {
@@ -582,7 +683,8 @@ func simulate(seed uint64, mutant string) *sim {
 	r := rand.New(rand.NewPCG(seed, 3))
 	s := &sim{
 		random: r, mutant: mutant, owners: map[string]*simClient{},
-		lossy: []float64{0, 0, .02, .1, .3}[r.IntN(5)], slow: []float64{.001, .01, .05, .15}[r.IntN(4)], pausing: []float64{0, .01, .05}[r.IntN(3)],
+		readers: r.IntN(2) == 0,
+		lossy:   []float64{0, 0, .02, .1, .3}[r.IntN(5)], slow: []float64{.001, .01, .05, .15}[r.IntN(4)], pausing: []float64{0, .01, .05}[r.IntN(3)],
 	}
 	s.srv = &simServer{sim: s, tombs: map[string]bool{}}
 	for i := range []int{2, 3, 6, 12}[r.IntN(4)] {
@@ -605,16 +707,16 @@ func simulate(seed uint64, mutant string) *sim {
 
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	grants, bare := 0, 0
-	for seed := range uint64(150) {
+	var grants, bare, local, shared int
+	for seed := range uint64(200) {
 		s := simulate(seed, "")
 		if s.fault != "" {
 			t.Fatalf("seed %d, at %.3f s: %s", seed, s.now, s.fault)
 		}
-		grants, bare = grants+s.grants, bare+s.bare
+		grants, bare, local, shared = grants+s.grants, bare+s.bare, local+s.local, shared+s.shared
 	}
-	if grants < 10_000 || bare < 1_000 {
-		t.Errorf("only %d grants, %d of them by native commands", grants, bare)
+	if grants < 10_000 || bare < 1_000 || local < 1_000 || shared < 1_000 {
+		t.Errorf("only %d grants, %d of them by native commands, %d within a process, %d of readers", grants, bare, local, shared)
 	}
 }
 
@@ -623,7 +725,7 @@ func TestSimulationFindsFaults(t *testing.T) {
 	t.Parallel()
 	for _, mutant := range []string{
 		"no claim window", "trust from the answer", "token of another attempt", "record ends under its queue",
-		"trust from the heartbeat's answer", "dials unseen", "small tokens",
+		"trust from the heartbeat's answer", "dials unseen", "small tokens", "one expiry for all readers", "hand-over of what has lapsed",
 	} {
 		t.Run(mutant, func(t *testing.T) {
 			t.Parallel()

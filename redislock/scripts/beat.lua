@@ -19,8 +19,9 @@ local function beat(i)
     stretch(s, p.alive)
   end
   advance(rec, bucket, s)
-  save(rec, s)
   local h = find(rec, s, owner, '')
+  if h and h.token == '0' then h.token, s.dirty = mint(bucket), true end -- by a late copy of a native attempt
+  save(rec, s)
   if h then return 'G' .. h.token .. ' ' .. left(h) end
   if seq then return 'W' .. look(rec, s, ahead(s, tonumber(seq))) end
   return 'X'

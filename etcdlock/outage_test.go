@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/etcdtest"
+	"github.com/holdfast-go/holdfast/internal/storetest"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -152,6 +153,57 @@ func TestLeaderLost(t *testing.T) {
 			}
 			until(t, "a check", func() bool { return next.Check(t.Context()) == nil })
 		})
+	}
+}
+
+// A leader that stood still for longer than a TTL and goes on may end leases that were
+// renewed under its successor. That is told at once, and the next token is larger.
+func TestLeaderGoesOn(t *testing.T) {
+	t.Parallel()
+	c := ownCluster(t, etcdtest.Default, 3)
+	leader := c.leader(t)
+	var others cluster
+	others.Cluster = &etcdtest.Cluster{}
+	for _, n := range c.Nodes {
+		if n != leader {
+			others.Nodes = append(others.Nodes, n)
+		}
+	}
+	s, next := others.open(t), others.open(t)
+	var h heard
+	h.listen(s)
+	req := request("name")
+	req.TTL = 2 * time.Second
+	ref := storetest.Want(t, s, req, driver.Granted)
+	signal(t, leader, syscall.SIGSTOP)
+	renewed := func() driver.RenewStatus {
+		return retry(t, s, func() (driver.RenewStatus, error) {
+			res := renew(t, s, ref, req.TTL)
+			return res.Status, res.Err
+		})
+	}
+	for end := time.Now().Add(2 * req.TTL); time.Now().Before(end); <-time.After(100 * time.Millisecond) {
+		if renewed() == driver.Lost {
+			t.Log("the others were without a leader for too long")
+			return
+		}
+	}
+	signal(t, leader, syscall.SIGCONT)
+	until(t, "it follows", func() bool { now := c.leader(t); return now != leader })
+	for range 20 {
+		if renewed() == driver.Lost {
+			break
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	if renewed() == driver.Renewed {
+		free(t, s, ref)
+		return
+	}
+	t.Log("the lease was ended under its holder")
+	until(t, "the loss is told", func() bool { return h.has(driver.LostSignal, ref.Owner) })
+	if won := hold(t, next, "name"); won.Token <= ref.Token {
+		t.Errorf("token %d after %d", won.Token, ref.Token)
 	}
 }
 

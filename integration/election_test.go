@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -73,7 +74,11 @@ func (c *workerConfig) candidate() error {
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
-	return errors.Join(err, client.Close(), rec.Close())
+	closed := client.Close()
+	if c.Rough && errors.Is(closed, holdfast.ErrUnavailable) {
+		closed = nil
+	}
+	return errors.Join(err, closed, rec.Close())
 }
 
 // hasty is what must not be done: it resigns when it is called off, and not when
@@ -167,6 +172,7 @@ type polls struct {
 	last uint64 // the token of the latest leader
 	// hasty candidates resign before their work has stopped.
 	hasty bool
+	rough atomic.Bool // the store may be away for a moment
 }
 
 // A check that finds nothing must be one that could have found something.
@@ -230,35 +236,7 @@ func rollOver(t *testing.T, s storeCase) {
 	}
 	p.leader()
 	p.f.finish()
-	events, err := history.Read(p.f.logs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := history.New(append(events, p.f.events...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	effects, err := h.Effects()
-	if err != nil {
-		t.Error(err)
-	}
-	if err := h.Check(time.Minute); err != nil {
-		t.Error(err)
-	}
-	gaps, deaths := gapsOf(h.Grants)
-	t.Logf("%d terms, %d effects; without a leader after a resignation: %v; after a kill or a stop: %v", len(h.Grants), effects, gaps, deaths)
-	if len(h.Grants) < candidates+killed+1 || len(deaths) < killed || effects == 0 {
-		t.Error("too little happened to prove anything")
-	}
-	for _, gap := range append(gaps, deaths...) {
-		if gap > gapBound+electionTTL {
-			t.Errorf("nobody led for %v", gap)
-		}
-	}
-	if t.Failed() {
-		t.Logf("events: %s", keepEvents(p.f.seed, h.Events))
-	}
-	p.f.free()
+	p.judge(killed)
 }
 
 // gapsOf are the times between the end of the work of one leader and the begin
@@ -290,7 +268,7 @@ func newPolls(t *testing.T, url string, bound driver.Bound) *polls {
 	go func() {
 		defer close(done)
 		for l, err := range client.Election(theOffice).Observe(ctx) {
-			if err != nil {
+			if err != nil && !p.rough.Load() {
 				t.Errorf("observer: %v", err)
 			}
 			p.seen <- l
@@ -308,7 +286,7 @@ func (p *polls) join() {
 	p.f.t.Helper()
 	x := &fighter{proc: fmt.Sprintf("p%d", len(p.f.logs))}
 	x.log = filepath.Join(p.f.dir, x.proc+".jsonl")
-	config, err := json.Marshal(workerConfig{URL: p.f.url, Log: x.log, Proc: x.proc, Dir: p.f.dir, Fenced: p.f.fenced, Hasty: p.hasty})
+	config, err := json.Marshal(workerConfig{URL: p.f.url, Log: x.log, Proc: x.proc, Dir: p.f.dir, Fenced: p.f.fenced, Hasty: p.hasty, Rough: p.rough.Load()})
 	if err != nil {
 		p.f.t.Fatal(err)
 	}

@@ -47,19 +47,41 @@ func TestProcesses(t *testing.T) {
 // started again too: one that loses nothing then lets nobody in twice.
 func TestProcessesServerDies(t *testing.T) {
 	t.Parallel()
-	server := startRedis(t)
-	random := rand.New(rand.NewPCG(rand.Uint64(), 0))
-	fightOver(t, server.URL(), driver.ByLease, func() {
-		if random.IntN(10) > 0 {
-			return
-		}
-		server.Signal(syscall.SIGSTOP)
-		pause(nil, rand.N(300*time.Millisecond))
-		server.Signal(syscall.SIGCONT)
-		if err := server.Restart(); err != nil {
-			t.Error(err)
-		}
-	})
+	for _, s := range []struct {
+		name  string
+		bound driver.Bound
+		start func() (url string, signal func(syscall.Signal), restart func() error)
+	}{
+		{"redis", driver.ByLease, func() (string, func(syscall.Signal), func() error) {
+			server := startRedis(t)
+			return server.URL(), server.Signal, server.Restart
+		}},
+		{"etcd", driver.ByLease, func() (string, func(syscall.Signal), func() error) {
+			c := startEtcd(t)
+			return c.URL(), func(sig syscall.Signal) { _ = c.Nodes[0].Signal(sig) }, func() error { return c.Restart(t.Context()) }
+		}},
+		{"zookeeper", driver.ByConnection, func() (string, func(syscall.Signal), func() error) {
+			server := startZooKeeper(t)
+			return server.URL(), func(sig syscall.Signal) { _ = server.Signal(sig) }, server.Restart
+		}},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			url, signal, restart := s.start()
+			random := rand.New(rand.NewPCG(rand.Uint64(), 0))
+			fightOver(t, url, s.bound, func() {
+				if random.IntN(10) > 0 {
+					return
+				}
+				signal(syscall.SIGSTOP)
+				pause(nil, rand.N(300*time.Millisecond))
+				signal(syscall.SIGCONT)
+				if err := restart(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // TestProcessesElsewhere is the same on a cluster and behind Sentinel, with

@@ -34,6 +34,7 @@ type workerConfig struct {
 	// two from writing.
 	Fenced bool
 	Hasty  bool // of a candidate: see hasty
+	Rough  bool // of a candidate: the store may be away when it ends
 }
 
 const (

@@ -56,12 +56,7 @@ var stores = []storeCase{
 		name: "etcd", class: driver.ClassA, bound: driver.ByLease, processes: true,
 		start: func(tb testing.TB) string {
 			tb.Helper()
-			c, err := etcdtest.Start(etcdtest.Default, 1)
-			if err != nil {
-				tb.Fatal(err)
-			}
-			tb.Cleanup(c.Remove)
-			return c.URL()
+			return startEtcd(tb).URL()
 		},
 	},
 	{
@@ -71,6 +66,17 @@ var stores = []storeCase{
 			return startZooKeeper(tb).URL()
 		},
 	},
+}
+
+// startEtcd starts a server whose locks outlive it.
+func startEtcd(tb testing.TB) *etcdtest.Cluster {
+	tb.Helper()
+	c, err := etcdtest.Start(etcdtest.Default, 1)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(c.Remove)
+	return c
 }
 
 // startZooKeeper starts a server whose locks outlive it.

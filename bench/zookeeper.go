@@ -22,7 +22,7 @@ const (
 // startZooKeeper starts one server, with the first contestant that needs it, its
 // log in memory, so that the disk does not drown what is compared.
 var startZooKeeper = sync.OnceValues(func() (string, error) {
-	s, err := zktest.Start(zktest.Debian)
+	s, err := zktest.Start(zktest.Debian, "-XX:TieredStopAtLevel=4")
 	if err != nil {
 		return "", err
 	}

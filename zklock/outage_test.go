@@ -252,7 +252,21 @@ func (c *client) present(tb testing.TB) *link {
 // One of three down, two of three, the leader killed, stopped and restarted.
 func TestEnsembleStorm(t *testing.T) {
 	t.Parallel()
-	e := newEnsemble(t, zktest.Debian)
+	onEnsembles(t, ensembleStorm)
+}
+
+// onEnsembles runs a test on three servers, and with HOLDFAST_FULL on three of a newer
+// version too.
+func onEnsembles(t *testing.T, test func(*testing.T, ensemble)) {
+	t.Helper()
+	t.Run("3.8", func(t *testing.T) { test(t, newEnsemble(t, zktest.Debian)) })
+	if full() {
+		t.Run("3.9", func(t *testing.T) { test(t, newEnsemble(t, zktest.Newer)) })
+	}
+}
+
+func ensembleStorm(t *testing.T, e ensemble) {
+	t.Helper()
 	s := newStorm(t, testTTL, e.url(), e.url(), e.url())
 	_, followers := e.leader(t)
 
@@ -296,16 +310,18 @@ func TestEnsembleStorm(t *testing.T) {
 // at another moment of the session's rhythm.
 func TestTrustEndsBeforeTheSession(t *testing.T) {
 	t.Parallel()
-	e := newEnsemble(t, zktest.Debian)
-	rounds := 1
-	if full() {
-		rounds = 10
-	}
-	for round := range rounds {
-		for _, what := range []string{"a partition", "a partition and the end of its server", "a partition and the end of the leader", "a leader that stands still"} {
-			t.Run(fmt.Sprintf("%s %d", what, round), func(t *testing.T) { trustEnds(t, e, what) })
+	onEnsembles(t, func(t *testing.T, e ensemble) {
+		t.Helper()
+		rounds := 1
+		if full() {
+			rounds = 10
 		}
-	}
+		for round := range rounds {
+			for _, what := range []string{"a partition", "a partition and the end of its server", "a partition and the end of the leader", "a leader that stands still"} {
+				t.Run(fmt.Sprintf("%s %d", what, round), func(t *testing.T) { trustEnds(t, e, what) })
+			}
+		}
+	})
 }
 
 func trustEnds(t *testing.T, e ensemble, what string) {

@@ -101,8 +101,8 @@ func (s *Server) Begin() error {
 			return fmt.Errorf("tests need ZooKeeper (make servers, or Debian: apt-get install zookeeper default-jre-headless): %w", err)
 		}
 	}
-	args := append([]string{
-		"-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Dzookeeper.forceSync=no", "-cp", classPath,
+	args := append([]string{ // the first compiler alone: a test's servers are young, and compiling would take the processors from all others
+		"-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no", "-cp", classPath,
 	}, s.java...)
 	args = append(args, "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(s.Dir, "zoo.cfg"))
 	if err := s.process.Begin(exec.Command("java", args...)); err != nil { //nolint:noctx // ended by Kill

@@ -103,7 +103,7 @@ func TestElectionsServersRestart(t *testing.T) {
 			for range candidates {
 				p.join()
 			}
-			p.leader()
+			p.allStand(s.url)
 			rounds := 1
 			if full() {
 				rounds = 5
@@ -165,6 +165,20 @@ func (s *trio) led(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return leader
+}
+
+// allStand waits until one leads and all the others wait to follow.
+func (p *polls) allStand(url string) {
+	t := p.f.t
+	t.Helper()
+	c := openClient(t, url, nil)
+	defer closeClient(t, c)
+	for end := time.Now().Add(3 * gapBound); time.Now().Before(end); pause(nil, 20*time.Millisecond) {
+		if r, err := c.Inspect(t.Context(), theOffice); err == nil && len(r.Holders) == 1 && len(r.Waiters) == candidates-1 {
+			return
+		}
+	}
+	t.Fatal("not all candidates stand for the election")
 }
 
 // goesOn waits until some leader has done something from now on.

@@ -110,7 +110,7 @@ func (v *observer) next(ctx context.Context) (Leader, error) {
 		c.mu.Lock()
 		s, news := v.o.sight, v.o.news
 		c.mu.Unlock()
-		if s.look >= from && v.learns(s) {
+		if (s.look >= from || s.final()) && v.learns(s) {
 			return s.leader, s.err
 		}
 		select {

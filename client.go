@@ -112,6 +112,7 @@ func New(store driver.Store, opts *Options) (*Client, error) {
 	}
 	c.always = context.Background()
 	c.life, c.end = context.WithCancel(context.Background())
+	c.timeouts.life, c.timeouts.end = context.WithCancel(context.Background())
 	c.keeper.init(c)
 	if s, ok := store.(driver.Signaler); ok {
 		c.signals = true

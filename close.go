@@ -14,8 +14,9 @@ import (
 // returned, at most for its grace (called from within that work, it waits in
 // vain). Then it releases all leases (or leaves them, see Options.LeaveOnClose), ends
 // all waits with ErrClosed and all goroutines, and closes the store. If the
-// store does not answer it takes 5 s, or Options.RequestTimeout if that is longer:
-// then the error, ErrUnavailable, names what may remain there until it expires.
+// store does not answer it takes 5 s, or Options.RequestTimeout if that is longer,
+// and on a store whose requests cannot be cut short the rest of one more: then the
+// error, ErrUnavailable, names what may remain there until it expires.
 // Attempts whose answer was lost (as when their ctx ended half-way), that were
 // undone since, but so lately that the store may yet receive them, are named in the
 // log. Holds that MinHold keeps on a store bound to the connection are waited for.
@@ -103,14 +104,17 @@ func (c *Client) closeHolds() (byes []*farewell) {
 // The store has until end for that, or 5 s after the last hold; then it says what
 // may remain. Attempts that were undone, but may arrive yet, are not waited for.
 func (c *Client) settleDebts(end driver.Instant) error {
-	for {
+	for lingered := false; ; {
 		c.mu.Lock()
-		lingering := c.lingering
+		lingers := c.lingering > 0
 		unanswered, late := c.openDebts()
 		c.mu.Unlock()
-		switch now := driver.Now(); {
-		case lingering > 0:
+		now := driver.Now()
+		if lingers || lingered {
 			end = now.Add(releaseBudget)
+		}
+		switch lingered = lingers; {
+		case lingers:
 		case len(unanswered) == 0, now >= end:
 			if len(late) > 0 {
 				c.log.Info("holdfast: closed while attempts that were undone may yet arrive", "store", c.props.Store, "names", distinct(late))

@@ -218,3 +218,54 @@ func TestCloseNamesUnansweredReleases(t *testing.T) {
 		}
 	})
 }
+
+// So it is when requests of several moments are on their way, also of more lengths
+// than share a ctx.
+func TestCloseCutsAllRequests(t *testing.T) {
+	for _, lengths := range []int{1, 12} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSpy(t, memlock.NewServer())
+			s.remote = true
+			c := open(t, &mute{spy: s, left: 1000}, nil)
+			for i := range lengths {
+				take(t, c, strconv.Itoa(i), &holdfast.AcquireOptions{TTL: time.Duration(1000+i) * time.Millisecond})
+			}
+			for i := range 5 {
+				l := take(t, c, "late/"+strconv.Itoa(i), nil)
+				go func() { _ = l.Release(t.Context()) }()
+				time.Sleep(370 * time.Millisecond)
+			}
+			start := time.Now()
+			want(t, c.Close(), holdfast.ErrUnavailable)
+			if took := time.Since(start); took != 5*time.Second {
+				t.Errorf("%d lengths: close took %v", lengths, took)
+			}
+		})
+	}
+}
+
+// The release of the last hold that lingers has its time too, whenever that is.
+func TestCloseWaitsForTheReleaseOfALingeringHold(t *testing.T) {
+	for _, minHold := range []time.Duration{time.Second, 4990 * time.Millisecond, 9 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			server := memlock.NewServer()
+			s := newSession(t, server, time.Minute)
+			release := s.onRelease
+			s.onRelease = func(ctx context.Context, req *driver.ReleaseRequest) (bool, error) {
+				select {
+				case <-time.After(time.Second):
+					return release(ctx, req)
+				case <-ctx.Done():
+					return false, torn()
+				}
+			}
+			c := open(t, s, nil)
+			s.beats(0)
+			take(t, c, "x", &holdfast.AcquireOptions{MinHold: minHold})
+			if err := c.Close(); err != nil {
+				t.Errorf("min hold %v: %v", minHold, err)
+			}
+			free(t, server)
+		})
+	}
+}

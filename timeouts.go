@@ -38,16 +38,17 @@ func (c *Client) releaseTimeout() time.Duration {
 // more than the rest of an uncontended acquire: a request then has from 7/8 of its
 // time to all of it.
 type timeouts struct {
-	mu    sync.Mutex
-	all   map[time.Duration]*timeout
-	ended bool
+	life context.Context // ends them all
+	end  context.CancelFunc
+
+	mu  sync.Mutex
+	all map[time.Duration]*timeout // the latest of each length
 }
 
 // timeout is a shared ctx.
 type timeout struct {
-	until  driver.Instant // it is shared until then
-	ctx    context.Context
-	cancel context.CancelFunc
+	until driver.Instant // it is shared until then
+	ctx   context.Context
 }
 
 // sharedLengths is how many lengths are shared; a client seldom has more than
@@ -60,30 +61,16 @@ func (t *timeouts) get(length time.Duration) (context.Context, context.CancelFun
 	defer t.mu.Unlock()
 	shared := t.all[length]
 	switch {
-	case t.ended:
-		ctx, cancel := driver.WithDeadlineOnly(length)
-		cancel()
-		return ctx, cancel
 	case shared != nil && now < shared.until:
 	case shared == nil && len(t.all) >= sharedLengths:
-		return driver.WithDeadlineOnly(length)
+		return driver.WithDeadlineOnly(t.life, length)
 	default:
 		if t.all == nil {
 			t.all = map[time.Duration]*timeout{}
 		}
 		shared = &timeout{until: now.Add(length / 8)}
-		shared.ctx, shared.cancel = driver.WithDeadlineOnly(length)
-		t.all[length] = shared // the one before ends by itself
+		shared.ctx, _ = driver.WithDeadlineOnly(t.life, length) // it ends by itself
+		t.all[length] = shared
 	}
 	return shared.ctx, func() {}
-}
-
-// end ends the latest ones, and those that are still asked for.
-func (t *timeouts) end() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.ended = true
-	for _, shared := range t.all {
-		shared.cancel()
-	}
 }

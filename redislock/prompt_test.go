@@ -57,7 +57,7 @@ func TestCallsEndWhileTheClientDials(t *testing.T) {
 		return context.WithTimeout(t.Context(), 20*time.Millisecond)
 	}
 	deadline := func() (context.Context, context.CancelFunc) {
-		return driver.WithDeadlineOnly(hasty + 100*time.Millisecond)
+		return driver.WithDeadlineOnly(t.Context(), hasty+100*time.Millisecond)
 	}
 	for what, ctxOf := range map[string]func() (context.Context, context.CancelFunc){
 		"a ctx that a caller ends": cancelled, "one that only its deadline ends": deadline,

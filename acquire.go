@@ -167,7 +167,7 @@ func (c *Client) window(a ask) time.Duration {
 func (ln *line) askInline(w *waiter, first *place) {
 	c := ln.c
 	res, err := c.attempt(w.ctx, first, c.queuer != nil && !w.ask.unfair)
-	parked := ln.settle(first, res, err)
+	parked := ln.settle(w.ctx, first, res, err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.own = !parked && w.lease != nil && w.lease.hold.owner == first.owner

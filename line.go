@@ -16,6 +16,7 @@ type line struct {
 	key         lineKey
 	name        driver.Name
 	first, last *waiter
+	left        uint64 // waiters that are gone
 	holds       int
 	serving     bool          // one goroutine asks the store, or a place is parked there: see serve.go
 	changed     chan struct{} // tells it that waiters came or left
@@ -116,6 +117,7 @@ func (ln *line) remove(w *waiter) {
 		return
 	}
 	w.queued = false
+	ln.left++
 	ln.c.keeper.cancel(&w.alarm)
 	if w.prev != nil {
 		w.prev.next = w.next
@@ -150,15 +152,20 @@ func (ln *line) nudge() {
 // storeDown notes that the store could not be asked, and tells those who wait;
 // under mu.
 func (ln *line) storeDown(cause error) {
-	if !ln.down() {
-		ln.downSince = driver.Now()
-	}
-	ln.reason, ln.cause = ErrUnavailable, cause
+	ln.noteDown(cause)
 	for w := ln.first; w != nil; w = w.next {
 		if w.ready != nil { // it sleeps: who does not is told nothing
 			w.setAlarm()
 		}
 	}
+}
+
+// noteDown is storeDown, but only a wait that ends now says so; under mu.
+func (ln *line) noteDown(cause error) {
+	if !ln.down() {
+		ln.downSince = driver.Now()
+	}
+	ln.reason, ln.cause = ErrUnavailable, cause
 }
 
 // down tells whether the store could not be asked when it was asked last; under

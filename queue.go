@@ -58,12 +58,7 @@ func (p *place) beaten(sent driver.Instant, seen uint64, res driver.BeatResult) 
 	}
 	switch {
 	case res.Err != nil:
-		p.alarm.at = driver.Now().Add(beatEarly)
-		if p.missed {
-			p.missed, p.alarm.at = false, driver.Now()
-		}
-		p.ln.c.keeper.place(&p.alarm, p)
-		p.ln.storeDown(res.Err)
+		p.unbeaten(res.Err)
 	case res.Status == driver.Waiting:
 		if sent > p.sent {
 			p.sent, p.seen = sent, seen
@@ -75,6 +70,21 @@ func (p *place) beaten(sent driver.Instant, seen uint64, res driver.BeatResult) 
 	case res.Status == driver.Gone, res.Status == driver.Held:
 		p.tell(news{gone: true})
 	}
+}
+
+// unbeaten notes that a beat failed. An error that no repetition can mend ends the
+// wait, as that of an attempt does; under mu.
+func (p *place) unbeaten(err error) {
+	if kind := p.c.store.Classify(err); !transient(kind) {
+		p.ln.fail(p.ask, p.c.errorf("acquire", p.name.Full, kindError(kind), err))
+		return
+	}
+	p.alarm.at = driver.Now().Add(beatEarly)
+	if p.missed {
+		p.missed, p.alarm.at = false, driver.Now()
+	}
+	p.c.keeper.place(&p.alarm, p)
+	p.ln.storeDown(err)
 }
 
 // park leaves the line to a place that waits in the store's queue. That costs no

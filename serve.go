@@ -43,7 +43,7 @@ func (ln *line) serve() {
 		}
 		res, err := c.attempt(ctx, p, c.queuer != nil && !p.ask.unfair)
 		switch {
-		case ln.settle(p, res, err):
+		case ln.settle(ctx, p, res, err):
 			return
 		case err == nil && res.Status == driver.Granted:
 			ln.pause = backoff{}
@@ -76,12 +76,12 @@ func (ln *line) next() *place {
 	return p
 }
 
-// settle acts on the answer to an attempt. If the place waits in the queue now, it
-// is true, and the line belongs to whoever hears of the place.
-func (ln *line) settle(p *place, res driver.AcquireResult, err error) (parked bool) {
+// settle acts on the answer to an attempt that ctx bounded. If the place waits in the
+// queue now, it is true, and the line belongs to whoever hears of the place.
+func (ln *line) settle(ctx context.Context, p *place, res driver.AcquireResult, err error) (parked bool) {
 	c := ln.c
 	if err != nil {
-		ln.refused(p, err)
+		ln.refused(ctx, p, err)
 		return false
 	}
 	switch res.Status {
@@ -109,21 +109,23 @@ func (ln *line) settle(p *place, res driver.AcquireResult, err error) (parked bo
 }
 
 // refused notes an error. One that no repetition can mend ends the wait of all
-// who ask for the same.
-func (ln *line) refused(p *place, err error) {
+// who ask for the same. A request that ctx cut short, which is a waiter's own, says
+// nothing to the others.
+func (ln *line) refused(ctx context.Context, p *place, err error) {
 	c := ln.c
 	kind := c.store.Classify(err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ln.alone = kind == driver.Indeterminate
-	if kind == driver.Canceled {
-		return // by the waiter himself
+	switch { // what it may have left is undone
+	case !transient(kind):
+		ln.fail(p.ask, c.errorf("acquire", ln.name.Full, kindError(kind), err))
+	case kind == driver.Canceled, errors.Is(ctx.Err(), context.Canceled): // by the waiter himself
+	case ctx.Err() != nil: // only his own error says so
+		ln.noteDown(err)
+	default:
+		ln.storeDown(err)
 	}
-	if transient(kind) {
-		ln.storeDown(err) // what it may have left is undone
-		return
-	}
-	ln.fail(p.ask, c.errorf("acquire", ln.name.Full, kindError(kind), err))
 }
 
 // fail ends the wait of all who ask for the same; under mu.
@@ -198,7 +200,7 @@ func (ln *line) serveBlocking(p *place, pause *backoff) {
 	case errors.Is(err, driver.ErrNoRoom):
 		ln.poll(p, pause)
 	default:
-		ln.refused(p, err)
+		ln.refused(c.life, p, err)
 		ln.rest(pause, 0)
 	}
 }
@@ -208,7 +210,7 @@ func (ln *line) serveBlocking(p *place, pause *backoff) {
 func (ln *line) poll(p *place, pause *backoff) {
 	p.owner, p.sent = newOwner(), 0
 	res, err := ln.c.attempt(ln.c.life, p, false)
-	if ln.settle(p, res, err); err == nil && res.Status == driver.Granted {
+	if ln.settle(ln.c.life, p, res, err); err == nil && res.Status == driver.Granted {
 		*pause = backoff{}
 		return
 	}

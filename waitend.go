@@ -68,7 +68,7 @@ func (ln *line) askAgain(ctx context.Context, w *waiter) {
 	p.seen = w.num
 	c.mu.Unlock()
 	res, err := c.attempt(ctx, p, false)
-	ln.settle(p, res, err)
+	ln.settle(ctx, p, res, err)
 }
 
 // newestHolder is who holds the name, for people. A store that parks calls has

@@ -30,6 +30,8 @@ type waiter struct {
 	alarm    alarm          // when there is something to tell of the wait
 	long     bool           // that it has become long was told
 	toldDown driver.Instant // when it was told last that the store is down
+	ahead    int            // who waited before it,
+	counted  uint64         // when so many had left the line, and one more: never if 0
 
 	firstPlace place // storage of the first attempt
 	handedOver bool  // by another goroutine of this process
@@ -121,10 +123,24 @@ func (w *waiter) longWaited() func() {
 	if ln.reason != nil && ln.cause != nil {
 		e.Err = c.errorf("acquire", ln.name.Full, ln.reason, ln.cause)
 	}
-	for other := w.prev; other != nil; other = other.prev {
-		e.Ahead++
-	}
+	e.Ahead += w.countAhead()
 	return func() { ln.tellLongWait(ctx, e) }
+}
+
+// countAhead counts those of this process who wait before w; under mu. Where
+// thousands are asked about at once, each goes on from one that was counted before.
+func (w *waiter) countAhead() int {
+	now := w.line.left + 1
+	w.ahead = 0
+	for other := w.prev; other != nil; other = other.prev {
+		w.ahead++
+		if other.counted == now {
+			w.ahead += other.ahead
+			break
+		}
+	}
+	w.counted = now
+	return w.ahead
 }
 
 func (ln *line) tellLongWait(ctx context.Context, e Event) {

@@ -49,7 +49,7 @@ func init() { nextPort.Store(int64(os.Getpid() % 1000 * 20)) }
 // 10,000 above it, which the nodes of a Redis Cluster use among themselves. 0 if all
 // are taken.
 func FreePort() int {
-	const first, ports = 10000, 12000
+	const first, ports = 10_000, 10_000
 	for range ports {
 		port := first + int(nextPort.Add(1)%ports)
 		if l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", Addr(port)); err == nil {

@@ -31,8 +31,13 @@ func (p *peer) watches(n driver.Name) <-chan *driver.Holder {
 		for {
 			select {
 			case <-bell:
-				if h, err := w.Leader(ctx, n); err == nil {
-					seen <- h
+				h, err := w.Leader(ctx, n)
+				if err != nil {
+					continue
+				}
+				select {
+				case seen <- h:
+				case <-ctx.Done(): // the case is over, and nobody looks
 				}
 			case <-ctx.Done():
 				return

@@ -96,6 +96,16 @@ func TestRedisHandles(t *testing.T) {
 	s.free("L")
 }
 
+// The wait of a script ends as that of a run does, when the server is gone.
+func TestRedisAcquireServerGone(t *testing.T) {
+	s, server := newRedisShop(t)
+	s.run("acquire", "L").want(t, 0)
+	waiter := s.start("acquire", "L")
+	poll(t, "the waiter", func() bool { return strings.Contains(s.run("show", "L").out, "waiting, first in line first:") })
+	server.Kill()
+	waiter.wait().want(t, 69, "waiting for the store", "the store does not answer for 10s")
+}
+
 // A job that many hosts start at once runs once, and no host needs to say that
 // it is the only one.
 func TestRedisCron(t *testing.T) {

@@ -73,7 +73,14 @@ func (a *app) withHandles(o *handleOptions, do handleFunc) int {
 	defer signals.stop()
 	ctx, done := signals.context()
 	defer done()
-	client, _, err := a.open(ctx, &o.common, holdfast.Options{TTL: o.lock.ttl})
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	w := &waitTeller{a: a, name: o.name}
+	client, _, err := a.open(ctx, &o.common, holdfast.Options{TTL: o.lock.ttl, Observe: func(_ context.Context, e holdfast.Event) {
+		if e.Kind == holdfast.EventStoreDown {
+			w.silent(&e, giveUp)
+		}
+	}})
 	if err != nil {
 		return a.fail(err)
 	}

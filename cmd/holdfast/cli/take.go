@@ -96,11 +96,7 @@ func (h *held) observe(e *holdfast.Event, w *waitTeller, giveUp context.CancelCa
 		default:
 		}
 	case holdfast.EventStoreDown:
-		if e.Took >= storePatience {
-			giveUp(fmt.Errorf("%w for %v: %w", errStoreSilent, short(e.Took), e.Err))
-			return
-		}
-		w.down(e)
+		w.silent(e, giveUp)
 	case holdfast.EventLongWait:
 		if errors.Is(e.Err, holdfast.ErrUnavailable) {
 			return // that is told already

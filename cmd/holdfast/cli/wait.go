@@ -115,6 +115,16 @@ func (w *waitTeller) wipe() {
 	w.shown = false
 }
 
+// silent tells that the store does not answer, and calls the wait off when that
+// has gone on for too long.
+func (w *waitTeller) silent(e *holdfast.Event, giveUp context.CancelCauseFunc) {
+	if e.Took >= storePatience {
+		giveUp(fmt.Errorf("%w for %v: %w", errStoreSilent, short(e.Took), e.Err))
+		return
+	}
+	w.down(e)
+}
+
 // down tells that the store is not there, once of each outage.
 func (w *waitTeller) down(e *holdfast.Event) {
 	cause := e.Err

@@ -36,7 +36,7 @@ type Process struct {
 func (p *Process) Begin(cmd *exec.Cmd) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd != nil {
+	if p.cmd != nil && !p.gone() {
 		return nil
 	}
 	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -56,6 +56,16 @@ func (p *Process) Begin(cmd *exec.Cmd) error {
 	}()
 	p.cmd, p.ended = cmd, ended
 	return nil
+}
+
+// gone tells whether the server ended by itself; under mu.
+func (p *Process) gone() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // Await waits until the server serves; if it does not, it is ended.

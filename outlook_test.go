@@ -2,8 +2,14 @@ package holdfast_test
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
@@ -66,4 +72,89 @@ func TestLastLookEndsAllObservers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// shaky is a store whose looks take their time and sometimes fail or show what was
+// there before, and whose watch breaks again and again.
+type shaky struct {
+	*spy
+	before atomic.Pointer[driver.Holder]
+}
+
+func (s *shaky) Leader(ctx context.Context, n driver.Name) (*driver.Holder, error) {
+	time.Sleep(rand.N(20 * time.Millisecond))
+	h, err := s.spy.Leader(ctx, n)
+	time.Sleep(rand.N(20 * time.Millisecond)) // it is a moment old
+	switch old := s.before.Load(); {
+	case rand.N(10) == 0:
+		return nil, down()
+	case old != nil && rand.N(10) == 0:
+		return old, nil
+	case rand.N(2) == 0:
+		s.before.Store(h)
+	}
+	return h, err
+}
+
+func (s *shaky) Watch(ctx context.Context, n driver.Name, changed func()) error {
+	if rand.N(3) == 0 {
+		return down()
+	}
+	ctx, cancel := context.WithTimeout(ctx, rand.N(3*time.Second))
+	defer cancel()
+	return s.spy.Watch(ctx, n, changed)
+}
+
+// Whoever observes, from whenever on, and as slow as may be, is told nothing older
+// than before, and the latest in the end.
+func TestObserversAtRandom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := memlock.NewServer()
+		s := &shaky{spy: newSpy(t, server)}
+		c := open(t, s, nil)
+		var observers sync.WaitGroup
+		observe := func() {
+			patience := rand.N(500 * time.Millisecond)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if rand.N(2) == 0 {
+				ctx, cancel = context.WithTimeout(ctx, rand.N(20*time.Second))
+				defer cancel()
+			}
+			var last holdfast.Leader
+			for l, err := range c.Election("x").Observe(ctx) {
+				if errors.Is(err, holdfast.ErrClosed) {
+					break
+				}
+				if err == nil && !l.None() {
+					if l.Token < last.Token || l.Token == last.Token && len(l.Value) < len(last.Value) {
+						t.Errorf("%v after %v", l, last)
+					}
+					last = l
+				}
+				time.Sleep(rand.N(patience + 1))
+			}
+			if ctx.Err() == nil && last.Value != "the last" {
+				t.Errorf("the last that was seen is %v", last)
+			}
+		}
+		leads := newSpy(t, server).client(t).Election("x")
+		for range 20 {
+			observers.Go(observe)
+			observers.Go(observe)
+			term := lead(t, leads, "0")
+			for i := range 10 {
+				time.Sleep(rand.N(200 * time.Millisecond))
+				if err := term.Proclaim(t.Context(), strings.Repeat("1", i+1)); err != nil {
+					t.Error(err)
+				}
+			}
+			resign(t, term)
+		}
+		term := lead(t, leads, "the last")
+		time.Sleep(15 * time.Second)
+		_ = c.Close()
+		observers.Wait()
+		resign(t, term)
+	})
 }

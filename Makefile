@@ -40,9 +40,13 @@ test: check servers shells ## check, then every test of every module with -race
 	go test -json -race -shuffle=on $(strip $(TESTFLAGS)) $(MODULES:%=%/...) \
 		| go run ./internal/testlog -allow .ci/skips$(if $(filter true 1,$(CI)), -strict)
 
+# Whether the long tests are to run, by the goal or the environment: they need more servers. (A variable of the goal
+# test-full itself would come too late for a list of prerequisites.)
+full := $(or $(HOLDFAST_FULL),$(filter test-full,$(MAKECMDGOALS)))
+
 # Tests on real servers never skip: what is missing is installed (as root, from Debian's packages; none is started as a service).
 .PHONY: servers
-servers: .tools/redis-6.2.14/server .tools/valkey-9.1.2/server .tools/etcd-v3.6.16 $(if $(HOLDFAST_FULL),.tools/etcd-3.4.23/usr/bin/etcd .tools/zookeeper-3.9.5) ## install the servers that the tests start
+servers: .tools/redis-6.2.14/server .tools/valkey-9.1.2/server .tools/etcd-v3.6.16 $(if $(full),.tools/etcd-3.4.23/usr/bin/etcd .tools/zookeeper-3.9.5) ## install the servers that the tests start
 	@command -v redis-server >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server; }
 	@{ command -v java && [ -e /usr/share/java/zookeeper.jar ]; } >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends zookeeper default-jre-headless; }
 

@@ -147,14 +147,14 @@ func (s *store) keys(ctx context.Context) ([]string, *link, int64, error) {
 	if root == "" {
 		root = "/"
 	}
-	replies, err := l.zk.Do(ctx, zk.GetChildren(root, false))
-	if err != nil || replies[0].NoNode() {
+	replies, err := l.zk.Do(ctx, zk.Sync(root), zk.GetChildren(root, false))
+	if err != nil || replies[1].NoNode() {
 		return nil, nil, 0, err
 	}
-	if replies[0].Err != nil {
-		return nil, nil, 0, refused("listing "+root, replies[0].Err)
+	if replies[1].Err != nil {
+		return nil, nil, 0, refused("listing "+root, replies[1].Err)
 	}
-	keys, err := replies[0].Children()
+	keys, err := replies[1].Children()
 	if err != nil {
 		return nil, nil, 0, err
 	}
@@ -180,14 +180,14 @@ func (s *store) Break(ctx context.Context, req *driver.BreakRequest) (driver.Bre
 	}
 	dir := s.dir(req.Name.Key)
 	for try := 0; ; try++ {
-		replies, err := l.zk.Do(ctx, zk.GetChildren(dir, false))
+		replies, err := l.zk.Do(ctx, zk.Sync(dir), zk.GetChildren(dir, false)) // our server may be behind the one that granted
 		if err != nil {
 			return 0, err
 		}
-		if replies[0].NoNode() {
+		if replies[1].NoNode() {
 			return driver.NotHeld, nil
 		}
-		v, err := listed(&replies[0])
+		v, err := listed(&replies[1])
 		if err != nil {
 			return 0, err
 		}

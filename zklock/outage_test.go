@@ -416,3 +416,39 @@ func TestProofNeedsAMajority(t *testing.T) {
 		f.signal(t, syscall.SIGCONT)
 	}
 }
+
+// What one client has done another sees at once, whichever server it asks: a break of
+// a hold that was just granted, and who holds what.
+func TestServersThatLag(t *testing.T) {
+	t.Parallel()
+	e := newEnsemble(t, zktest.Debian)
+	leader, followers := e.leader(t)
+	a := openAt(t, leader.url(), testTTL)
+	rounds := 200
+	if full() {
+		rounds = 2000
+	}
+	for _, f := range followers {
+		b := openAt(t, f.url(), testTTL)
+		for i := range rounds {
+			name := fmt.Sprint("name", i%10)
+			ref := a.hold(t, name)
+			if i%2 == 0 {
+				seen := false
+				for r, err := range b.List(t.Context(), "") {
+					if err != nil {
+						t.Fatal(err)
+					}
+					seen = seen || r.Name == name
+				}
+				if !seen {
+					t.Fatalf("round %d: not listed", i)
+				}
+			}
+			status, err := b.Break(t.Context(), &driver.BreakRequest{Name: ref.Name, Token: ref.Token, Reason: "test", Force: true})
+			if status != driver.Freed {
+				t.Fatalf("round %d: break: %d, %v", i, status, err)
+			}
+		}
+	}
+}

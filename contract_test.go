@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -183,10 +184,15 @@ type detaching struct {
 	*plain
 	asked []driver.RenewRequest
 	fails error
+	takes time.Duration
+	now   atomic.Int64 // detached now
 }
 
 func (d *detaching) Detach(ctx context.Context, r driver.RenewRequest) driver.RenewResult {
+	d.now.Add(1)
+	defer d.now.Add(-1)
 	d.asked = append(d.asked, r)
+	time.Sleep(d.takes)
 	if d.fails != nil {
 		return driver.RenewResult{Err: d.fails}
 	}
@@ -222,4 +228,34 @@ func TestHandleDetaches(t *testing.T) {
 			t.Errorf("valid %v, given back %+v", l.Valid(), back.reqs)
 		}
 	})
+}
+
+// Close waits for a handle that is being made, and for what must be given back if
+// that fails.
+func TestCloseWaitsForAHandle(t *testing.T) {
+	for _, fails := range []error{nil, torn()} {
+		synctest.Test(t, func(t *testing.T) {
+			server := memlock.NewServer()
+			d := &detaching{plain: newPlain(t, server), takes: time.Second, fails: fails}
+			c := open(t, d, nil)
+			l := take(t, c, "x", nil)
+			made := make(chan error, 1)
+			go func() {
+				_, err := l.Handle()
+				made <- err
+			}()
+			synctest.Wait()
+			if err := c.Close(); err != nil || d.now.Load() != 0 {
+				t.Errorf("closed (%v) while %d are detached", err, d.now.Load())
+			}
+			if err := <-made; fails != nil {
+				want(t, err, holdfast.ErrLost)
+				free(t, server)
+			} else if err != nil {
+				t.Error(err)
+			}
+			_, err := l.Handle()
+			want(t, err, holdfast.ErrClosed)
+		})
+	}
 }

@@ -48,11 +48,16 @@ func (l *Lease) Handle() (string, error) {
 	if !c.props.Handles {
 		return "", l.errorf("handle", ErrUnsupported, textError("a hold on this store cannot leave its process"))
 	}
-	if err := l.claimForHandle(); err != nil {
+	done, err := c.enter("handle", l.Name())
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	if err = l.claimForHandle(); err != nil {
 		return "", err
 	}
 	c.mu.Lock()
-	if err := l.ended("handle"); err != nil {
+	if err = l.ended("handle"); err != nil {
 		c.mu.Unlock()
 		return "", err
 	}

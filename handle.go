@@ -39,10 +39,9 @@ type handle struct {
 // still to be claimed. ErrUnsupported where holds are bound to this process or a
 // connection; ErrConflict if the hold is shared with other leases, or has a
 // MinHold or MaxHold, which a handle does not carry.
-func (l *Lease) Handle() (string, error) {
-	h := l.hold
-	c := h.c
-	if h.ask.elects {
+func (l *Lease) Handle() (text string, err error) {
+	c := l.hold.c
+	if l.hold.ask.elects {
 		return "", l.errorf("handle", ErrInvalid, textError("a term of an election ends with its leader"))
 	}
 	if !c.props.Handles {
@@ -53,11 +52,18 @@ func (l *Lease) Handle() (string, error) {
 		return "", err
 	}
 	defer done()
-	if err = l.claimForHandle(); err != nil {
-		return "", err
+	if err = l.claimForHandle(); err == nil {
+		text, err = l.handOut()
 	}
+	return text, err
+}
+
+// handOut ends the lease and makes its handle.
+func (l *Lease) handOut() (string, error) {
+	h := l.hold
+	c := h.c
 	c.mu.Lock()
-	if err = l.ended("handle"); err != nil {
+	if err := l.ended("handle"); err != nil {
 		c.mu.Unlock()
 		return "", err
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -107,14 +109,33 @@ func (p *Process) Kill() {
 	}
 }
 
-// Signal sends it one, such as SIGSTOP, if it runs.
+// Signal sends it one, if it runs. After SIGSTOP it stands still when Signal returns.
 func (p *Process) Signal(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cmd == nil {
 		return nil
 	}
-	return p.cmd.Process.Signal(sig)
+	if err := p.cmd.Process.Signal(sig); err != nil || sig != syscall.SIGSTOP {
+		return err
+	}
+	return Until("the server stands still", func() bool { return p.gone() || stopped(p.cmd.Process.Pid) })
+}
+
+// stopped tells whether all threads of a process stand still.
+func stopped(pid int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		return false
+	}
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread)
+		_, state, _ := strings.Cut(string(text), ") ")
+		if err == nil && !strings.HasPrefix(state, "T") {
+			return false
+		}
+	}
+	return true
 }
 
 // Until polls for a condition.

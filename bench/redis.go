@@ -36,6 +36,8 @@ const (
 	redisQueue    = "BLPOP and LPUSH (rueidis)"
 )
 
+const serverEach = "µs of the server a turn"
+
 // redisPairs is how many pairs one caller does in a round.
 const redisPairs = 5000
 
@@ -88,21 +90,36 @@ func stopRedis() {
 // redisCommands is how many scripts the server has been sent: what they do inside
 // is one command, which the total of the server's own statistics does not see.
 func redisCommands(addr string) (float64, error) {
+	return redisInfo(addr, "commandstats", "cmdstat_evalsha:calls=")
+}
+
+// redisInfo is the sum of what the server says of itself after each of these words.
+func redisInfo(addr, section string, words ...string) (total float64, err error) {
 	conn, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", addr)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err := conn.Write([]byte("INFO commandstats\r\nQUIT\r\n")); err != nil {
+	if _, err := conn.Write([]byte("INFO " + section + "\r\nQUIT\r\n")); err != nil {
 		return 0, err
 	}
+	found := 0
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
-		if calls, ok := strings.CutPrefix(lines.Text(), "cmdstat_evalsha:calls="); ok {
-			n, _, _ := strings.Cut(calls, ",")
-			return strconv.ParseFloat(n, 64)
+		for _, word := range words {
+			if text, ok := strings.CutPrefix(lines.Text(), word); ok {
+				text, _, _ = strings.Cut(text, ",")
+				n, err := strconv.ParseFloat(text, 64)
+				if err != nil {
+					return 0, err
+				}
+				total, found = total+n, found+1
+			}
 		}
 	}
-	return 0, errors.New("redis-server does not count its commands")
+	if found < len(words) {
+		return 0, errors.New("redis-server does not tell " + strings.Join(words, ", "))
+	}
+	return total, nil
 }
 
 // redisContestant times one way to lock.
@@ -185,7 +202,17 @@ func redisContended(dir string, processes, callers int) comparison {
 			if err != nil {
 				return 0, nil, err
 			}
-			return contend("redis:"+name, addr, processes, callers)
+			before, err := redisInfo(addr, "cpu", "used_cpu_user:", "used_cpu_sys:")
+			if err != nil {
+				return 0, nil, err
+			}
+			figure, more, err := contend("redis:"+name, addr, processes, callers)
+			if err != nil {
+				return 0, nil, err
+			}
+			after, err := redisInfo(addr, "cpu", "used_cpu_user:", "used_cpu_sys:")
+			more[serverEach] = (after - before) * 1e6 / (figure * contest.Seconds())
+			return figure, more, err
 		}})
 	}
 	c.targets = []target{

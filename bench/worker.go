@@ -19,6 +19,7 @@ import (
 
 const (
 	jain      = "Jain index over all callers"
+	cpuEach   = "µs of the callers' processors a turn"
 	workerEnv = "HOLDFAST_BENCH_WORKER"
 	contest   = time.Second
 )
@@ -45,17 +46,19 @@ func contend(kind, path string, processes, callers int) (float64, map[string]flo
 		}
 	}
 	var turns []float64
+	var spent time.Duration
 	for _, w := range workers {
-		var counts []float64
-		if err := json.NewDecoder(w.out).Decode(&counts); err != nil {
+		var did work
+		if err := json.NewDecoder(w.out).Decode(&did); err != nil {
 			return 0, nil, fmt.Errorf("worker: %w", err)
 		}
 		if err := w.cmd.Wait(); err != nil {
 			return 0, nil, fmt.Errorf("worker: %w", err)
 		}
-		turns = append(turns, counts...)
+		turns, spent = append(turns, did.Turns...), spent+did.Spent
 	}
-	return sum(turns) / contest.Seconds(), map[string]float64{jain: fairness(turns)}, nil
+	total := sum(turns)
+	return total / contest.Seconds(), map[string]float64{jain: fairness(turns), cpuEach: float64(spent.Microseconds()) / total}, nil
 }
 
 // fairness is Jain's index: 1 if all have the same, 1/n if one has all (R.
@@ -77,6 +80,12 @@ func sum(xs []float64) (total float64) {
 		total += x
 	}
 	return total
+}
+
+// work is what a worker did: turns of each caller, and processor time.
+type work struct {
+	Turns []float64
+	Spent time.Duration
 }
 
 type process struct {
@@ -109,14 +118,14 @@ func worker() bool {
 	if os.Getenv(workerEnv) == "" {
 		return false
 	}
-	if err := work(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+	if err := doWork(os.Args[1], os.Args[2], os.Args[3]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench worker:", err)
 		os.Exit(1)
 	}
 	return true
 }
 
-func work(kind, path, callers string) error {
+func doWork(kind, path, callers string) error {
 	switch kind {
 	case heldKind:
 		return workHeld(path, callers)
@@ -136,11 +145,11 @@ func work(kind, path, callers string) error {
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil { // until all are
 		return err
 	}
-	counts, errs := make([]float64, n), make([]error, n)
+	did, errs := work{Turns: make([]float64, n), Spent: -cpuTime()}, make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			for end := time.Now().Add(contest); time.Now().Before(end); counts[i]++ {
+			for end := time.Now().Add(contest); time.Now().Before(end); did.Turns[i]++ {
 				if errs[i] = pair(); errs[i] != nil {
 					return
 				}
@@ -151,7 +160,8 @@ func work(kind, path, callers string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(counts)
+	did.Spent += cpuTime()
+	return json.NewEncoder(os.Stdout).Encode(did)
 }
 
 func pairOf(kind, path string) (pair func() error, done func(), err error) {

@@ -107,7 +107,13 @@ func how(req *driver.AcquireRequest) string {
 	if flags == "" {
 		flags = "-"
 	}
-	return modeLetter(req.Mode) + " " + strconv.Itoa(req.N) + " " + strconv.Itoa(req.Limit) + " " + flags + " " + millis(req.Claim)
+	return modeLetter(req.Mode) + " " + strconv.Itoa(req.N) + " " + strconv.Itoa(req.Limit) + " " + flags + " " + padded(req.Claim)
+}
+
+// padded is for times in a place, whose fields are where a script looks for them.
+func padded(d time.Duration) string {
+	ms := millis(d)
+	return "00000000"[min(len(ms), 8):] + ms
 }
 
 func modeLetter(m driver.Mode) string {
@@ -133,6 +139,9 @@ func readAcquire(text string, req *driver.AcquireRequest) (res driver.AcquireRes
 			res.Status = driver.Waiting
 		}
 		res.Queue, err = readQueue(rest)
+	case 'V':
+		res.Status = driver.Waiting
+		res.Queue, err = readLine(rest)
 	case 'X':
 		res.Status = driver.Gone
 	case 'C':
@@ -194,6 +203,24 @@ func readQueue(text string) (driver.Queue, error) {
 		if h, ok := readHolder(owner, holder, modeOf(f[3]), now); ok {
 			q.Holder = &h
 		}
+	}
+	return q, nil
+}
+
+// readLine reads "ahead clock record", where the record is of a plain exclusive holder
+// for whom others wait.
+func readLine(text string) (driver.Queue, error) {
+	ahead, rest, _ := strings.Cut(text, " ")
+	clock, record, _ := strings.Cut(rest, " ")
+	n, err1 := strconv.Atoi(ahead)
+	now, err2 := strconv.ParseInt(clock, 10, 64)
+	w, ok := readWaited(record)
+	if err1 != nil || err2 != nil || !ok {
+		return driver.Queue{}, strange(text)
+	}
+	q := driver.Queue{Ahead: n, Remaining: max(0, micros(w.expires-now))}
+	if h, ok := w.holder(now); ok {
+		q.Holder = &h
 	}
 	return q, nil
 }

@@ -42,6 +42,6 @@
 //
 // # Permissions
 //
-// The least that an ACL user needs: the keys hf:*, hfq:*, hfh:*, hft:* and hfx:*, the
+// The least that an ACL user needs: the keys hf:*, hfq:*, hfp:*, hfh:*, hft:* and hfx:*, the
 // channels hfc:*, and the commands of docs/store-redis.md.
 package redislock

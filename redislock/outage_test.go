@@ -191,16 +191,16 @@ func TestDeadWaiters(t *testing.T) {
 	for i := range places {
 		places[i] = enqueue(t, other, "name")
 	}
-	queue := "hfq:" + tagOf(":name") + "::name"
+	queue, numbers := "hfq:"+tagOf(":name")+"::name", "hfp:"+tagOf(":name")+"::name"
 	for i := range 900 { // as if nothing had been heard of them for long
-		seq := strconv.Itoa(i + 1)
-		text, err := do(t, c, "HGET", queue, seq).ToString()
-		f := strings.SplitN(text, " ", 8)
-		if err != nil || len(f) != 8 {
+		text, err := do(t, c, "LINDEX", queue, strconv.Itoa(i)).ToString()
+		f := strings.SplitN(text, " ", 7)
+		if err != nil || len(f) != 7 {
 			t.Fatalf("place %q, %v", text, err)
 		}
-		f[5] = "1"
-		must(t, c, "HSET", queue, seq, strings.Join(f, " "))
+		f[2] = strings.Repeat("0", len(f[2]))
+		must(t, c, "LSET", queue, strconv.Itoa(i), strings.Join(f, " "))
+		must(t, c, "HSET", numbers, f[0], strconv.Itoa(i+1))
 	}
 	free(t, s, ref)
 	until(t, "the first that lives is told", func() bool { return h.has(driver.GrantSignal, places[900].Owner) })

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-go/holdfast/driver"
 )
 
@@ -24,12 +22,7 @@ func (s *server) slowToDial(tb testing.TB) *store {
 		tb.Fatal(err)
 	}
 	option.Dialer.Timeout, option.ConnWriteTimeout = 2*patience, 2*patience // the latter is for the handshake
-	link := &rueidisLink{own: true}
-	link.countDials(option)
-	if link.client, err = rueidis.NewClient(*option); err != nil {
-		tb.Fatal(err)
-	}
-	opened, err := newStore(tb.Context(), link, opts)
+	opened, err := newStore(tb.Context(), newDirectLink(option), opts)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 func (s *store) Beat(ctx context.Context, places []driver.Ref) []driver.BeatResult {
 	results := make([]driver.BeatResult, len(places))
-	keys, args := make([]string, 0, 4*len(places)), make([]string, 0, len(places))
+	keys, args := make([]string, 0, 5*len(places)), make([]string, 0, len(places))
 	for i := range places {
 		keys = append(keys, allKeys(places[i].Name.Key)...)
 		args = append(args, ownerText(&places[i].Owner))

@@ -34,7 +34,7 @@ func modeOf(kind string) driver.Mode {
 	return driver.Exclusive
 }
 
-// readRecord reads {clock, record, PTTL, queue fields, holder fields}.
+// readRecord reads {clock, record, PTTL, queue, fields of places, of holders}.
 func readRecord(key string, fields []Reply) record {
 	r := record{foreign: true}
 	if len(fields) < 3 {
@@ -49,8 +49,12 @@ func readRecord(key string, fields []Reply) record {
 	switch {
 	case strings.HasPrefix(text, "hf1 x "):
 		name = r.readSimple(text[len("hf1 x "):], now, pttl)
-	case strings.HasPrefix(text, "hf1 q ") && len(fields) == 5:
-		name = r.readFull(text[len("hf1 q "):], now, &fields[3], &fields[4])
+	case strings.HasPrefix(text, waitedForm) && len(fields) == 6:
+		name = r.readWaited(text, now)
+		r.readWaiters(&fields[3], &fields[4], now)
+	case strings.HasPrefix(text, "hf1 q ") && len(fields) == 6:
+		name = r.readFull(text[len("hf1 q "):], now, &fields[5])
+		r.readWaiters(&fields[3], &fields[4], now)
 	}
 	if r.foreign {
 		return r
@@ -83,14 +87,62 @@ func (r *record) readSimple(text string, now, pttl int64) (name string) {
 	return name
 }
 
-// readFull reads the other form.
-func (r *record) readFull(text string, now int64, queue, holders *Reply) (name string) {
+// waitedForm begins the record of a plain exclusive holder for whom others wait: its
+// first fields have fixed places.
+const waitedForm = "hf1 w "
+
+// waited is such a record.
+type waited struct {
+	owner, token, since, label, name string
+	expires                          int64
+}
+
+// readWaited reads "hf1 w owner token expires last head quit since client label\nname".
+func readWaited(text string) (w waited, ok bool) {
+	line, name, _ := strings.Cut(text, "\n")
+	const fixed = 110 // where since begins
+	if len(line) < fixed || line[:len(waitedForm)] != waitedForm {
+		return w, false
+	}
+	w.owner, w.token, w.name = line[6:38], line[39:55], name
+	w.since, line, _ = strings.Cut(line[fixed:], " ")
+	_, w.label, ok = strings.Cut(line, " ")
+	expires, err := strconv.ParseInt(text[56:72], 10, 64)
+	w.expires = expires
+	return w, ok && err == nil
+}
+
+func (w *waited) holder(now int64) (h driver.Holder, ok bool) {
+	token, err1 := strconv.ParseUint(w.token, 10, 63)
+	since, err2 := strconv.ParseInt(w.since, 10, 64)
+	if h.Owner, ok = readOwner(w.owner); !ok && w.owner != nobody || err1 != nil || err2 != nil {
+		return h, false
+	}
+	h.Label, h.Token, h.Mode = w.label, token, driver.Exclusive
+	h.Left, h.Held = max(0, micros(w.expires-now)), max(0, micros(now-since))
+	return h, true
+}
+
+func (r *record) readWaited(text string, now int64) (name string) {
+	w, ok := readWaited(text)
+	if !ok {
+		return ""
+	}
+	r.foreign, r.Mode = false, driver.Exclusive
+	if h, ok := w.holder(now); ok && h.Left > 0 {
+		r.Holders = append(r.Holders, h)
+	}
+	return w.name
+}
+
+// readFull reads any other form.
+func (r *record) readFull(text string, now int64, holders *Reply) (name string) {
 	lines := strings.SplitN(text, "\n", 4)
 	if len(lines) < 4 {
 		return ""
 	}
 	head := strings.Fields(lines[0])
-	if len(head) != 9 {
+	if len(head) != 8 {
 		return ""
 	}
 	limit, err := strconv.Atoi(head[1])
@@ -112,7 +164,6 @@ func (r *record) readFull(text string, now int64, queue, holders *Reply) (name s
 	case "s", "p":
 		r.readHolders(holders, modeOf(head[0]), now)
 	}
-	r.readWaiters(queue, now)
 	return lines[3]
 }
 
@@ -151,42 +202,49 @@ func readHolder(owner, text string, mode driver.Mode, now int64) (h driver.Holde
 	return h, true
 }
 
-func (r *record) readWaiters(queue *Reply, now int64) {
-	places := map[int]driver.Waiter{}
-	for field, text := range queue.pairs() {
-		seq, err := strconv.Atoi(field)
-		if err != nil { // an index of them by owner
+// readWaiters reads the places of the queue, without those that gave up, which are not
+// among the numbers.
+func (r *record) readWaiters(queue, numbers *Reply, now int64) {
+	places := numbers.pairs()
+	for i := range queue.List {
+		text := queue.List[i].Text
+		owner, _, _ := strings.Cut(text, " ")
+		number, there := places[owner]
+		if !there {
 			continue
 		}
-		if w, alive, ok := readPlace(text, now); ok && alive {
-			places[seq] = w
+		if w, alive, ok := readPlace(text, number, now); ok && alive {
+			r.Waiters = append(r.Waiters, w)
 		}
-	}
-	seqs := make([]int, 0, len(places))
-	for seq := range places {
-		seqs = append(seqs, seq)
-	}
-	slices.Sort(seqs)
-	for _, seq := range seqs {
-		r.Waiters = append(r.Waiters, places[seq])
 	}
 }
 
-// readPlace reads "owner mode n claim client alive since label".
-func readPlace(text string, now int64) (w driver.Waiter, alive, ok bool) {
-	f := strings.SplitN(text, " ", 8)
-	if len(f) < 8 {
+// placeLife is how long a place counts that is not beaten.
+const placeLife = 30 * time.Second
+
+// readPlace reads "owner mode since claim n client label" and "number[ alive]".
+func readPlace(text, number string, now int64) (w driver.Waiter, alive, ok bool) {
+	f := strings.SplitN(text, " ", 7)
+	if len(f) < 7 {
 		return w, false, false
 	}
-	n, err1 := strconv.Atoi(f[2])
-	until, err2 := strconv.ParseInt(f[5], 10, 64)
-	since, err3 := strconv.ParseInt(f[6], 10, 64)
+	n, err1 := strconv.Atoi(f[4])
+	since, err2 := strconv.ParseInt(f[2], 10, 64)
 	owner, isOwner := readOwner(f[0])
-	if err1 != nil || err2 != nil || err3 != nil || !isOwner {
+	until := since + placeLife.Microseconds()
+	if _, beaten, ok := strings.Cut(number, " "); ok {
+		if at, err := strconv.ParseInt(beaten, 10, 64); err == nil {
+			until = max(until, at)
+		}
+	}
+	if err1 != nil || err2 != nil || !isOwner {
 		return w, false, false
 	}
-	return driver.Waiter{Owner: owner, Label: f[7], Mode: modeOf(f[1]), Permits: n, Waited: max(0, micros(now-since))}, until > now, true
+	return driver.Waiter{Owner: owner, Label: f[6], Mode: modeOf(f[1]), Permits: n, Waited: max(0, micros(now-since))}, until > now, true
 }
+
+// nobody is the owner of a name that is kept taken after its release.
+const nobody = "00000000000000000000000000000000"
 
 func readOwner(text string) (o driver.Owner, ok bool) {
 	if len(text) != 2*len(o) {

@@ -130,15 +130,15 @@ func TestFullMemory(t *testing.T) {
 }
 
 // leastRights is what an ACL user needs; docs/store-redis.md has it too.
-const leastRights = "~hf:* ~hfq:* ~hfh:* ~hft:* ~hfx:* &hfc:* +evalsha +eval +script|load +get +set +incr +del +exists +time +pttl +pexpire " +
-	"+pexpireat +hget +hexists +hset +hdel +hgetall +type +publish +subscribe +unsubscribe +scan +info +config|get +hello +ping +select"
+const leastRights = "~hf:* ~hfq:* ~hfp:* ~hfh:* ~hft:* ~hfx:* &hfc:* +evalsha +eval +script|load +get +mget +set +incr +del +exists +time +pttl +pexpire " +
+	"+pexpireat +hget +hset +hsetnx +hdel +hlen +hgetall +rpush +rpop +lpush +lpop +lindex +lset +lrange +type +publish +subscribe +unsubscribe +scan +info +config|get +hello +ping +select"
 
 func TestLeastRights(t *testing.T) {
 	t.Parallel()
 	server := ownServer(t)
 	c := server.client(t)
 	must(t, c, strings.Fields("ACL SETUSER locker on >secret resetchannels -@all "+leastRights)...)
-	must(t, c, strings.Fields("ACL SETUSER reader on >secret ~* -@all +evalsha +eval +script|load +get +exists +info +config|get +hello +ping")...)
+	must(t, c, strings.Fields("ACL SETUSER reader on >secret ~* -@all +evalsha +eval +script|load +get +mget +exists +info +config|get +hello +ping")...)
 	s := openAt(t, strings.Replace(server.url(), "//", "//locker:secret@", 1))
 	ref, place := hold(t, s, "name"), enqueue(t, s, "name")
 	if res := s.Renew(t.Context(), []driver.RenewRequest{{Ref: ref, TTL: time.Hour, Label: "new"}})[0]; res.Status != driver.Renewed {

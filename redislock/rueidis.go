@@ -74,10 +74,6 @@ func (l *rueidisLink) Prompt(ctx context.Context) (context.Context, bool) {
 	return endless{ctx}, true
 }
 
-// hasty is for how short a time a connection is not given up, as it is with a call
-// that it has read for alone.
-const hasty = time.Second
-
 // endless hides the deadline.
 type endless struct{ context.Context }
 

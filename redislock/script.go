@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 //go:embed scripts/*.lua
@@ -96,16 +98,20 @@ func (s *store) send(ctx context.Context, commands ...Command) ([]Reply, error) 
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
-	if s.prompter != nil {
-		if own, ok := s.prompter.Prompt(ctx); ok {
-			replies := s.do(own, commands)
-			if err := ctx.Err(); err != nil && replies[0].Err != nil {
-				return nil, err
-			}
-			return replies, nil
+	if s.prompter == nil {
+		return s.sendAside(ctx, commands...)
+	}
+	own, ok := s.prompter.Prompt(ctx)
+	if !ok {
+		return s.sendAside(ctx, commands...)
+	}
+	replies := s.do(own, commands)
+	if ended := ctx.Err(); ended != nil && replies[0].Err != nil {
+		if _, told := replies[0].Err.(*driver.Failure); !told { //nolint:errorlint // a Link gives it bare
+			return nil, ended
 		}
 	}
-	return s.sendAside(ctx, commands...)
+	return replies, nil
 }
 
 // sendAside is send from another goroutine.

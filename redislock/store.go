@@ -134,7 +134,7 @@ func (s *store) Shard(r driver.Ref) int {
 func bucketOf(key string) int { return int(crc32.ChecksumIEEE([]byte(key)) % buckets) }
 
 // The keys of a name are in one slot: its bucket is their hash tag. The scripts
-// derive those of the queue (hfq) and of shared holders (hfh) from the record's.
+// derive those of the queue (hfq), its places (hfp) and of shared holders (hfh) from the record's.
 func tagOf(key string) string { return tags[bucketOf(key)] }
 
 var tags = func() (t [buckets]string) {
@@ -150,7 +150,7 @@ var tags = func() (t [buckets]string) {
 // refuses a script of which it has some keys and not all.
 func allKeys(key string) []string {
 	tag := tagOf(key)
-	return []string{recordKey(tag, key), bucketKey(tag), "hfq:" + tag + ":" + key, "hfh:" + tag + ":" + key}
+	return []string{recordKey(tag, key), bucketKey(tag), "hfq:" + tag + ":" + key, "hfp:" + tag + ":" + key, "hfh:" + tag + ":" + key}
 }
 
 func recordKey(tag, key string) string { return "hf:" + tag + ":" + key }

@@ -48,22 +48,31 @@ func open(ctx context.Context, u *url.URL, _ *driver.OpenOptions) (driver.Store,
 	}
 	ctx, cancel := context.WithTimeout(ctx, setUp)
 	defer cancel()
-	link := &rueidisLink{own: true}
-	link.countDials(option)
-	client, err := dial(ctx, option)
+	link, err := linkTo(ctx, option)
 	if err != nil {
 		return nil, openError(u, err)
 	}
-	link.client = client
 	s, err := newStore(ctx, link, opts)
 	if err == nil && strings.HasSuffix(u.Scheme, "+cluster") && !s.cluster { // the client makes do with less
 		err = errors.Join(failure(driver.Unsupported, "the server is not part of a cluster"), s.Close())
 	}
 	if err != nil {
-		client.Close()
+		link.Close()
 		return nil, openError(u, err)
 	}
 	return s, nil
+}
+
+// linkTo reaches one server by itself, and several through rueidis.
+func linkTo(ctx context.Context, option *rueidis.ClientOption) (Link, error) {
+	if option.ForceSingleClient {
+		return newDirectLink(option), nil
+	}
+	link := &rueidisLink{own: true}
+	link.countDials(option)
+	client, err := dial(ctx, option)
+	link.client = client
+	return link, err
 }
 
 // dial makes the client, and gives up with ctx though rueidis does not.
@@ -95,7 +104,7 @@ func parse(u *url.URL) (*rueidis.ClientOption, *Options, error) {
 	p := driver.NewParams(u)
 	option := &rueidis.ClientOption{
 		DisableCache: true, DisableRetry: true,
-		Dialer: net.Dialer{Timeout: 3 * time.Second}, ConnWriteTimeout: 5 * time.Second,
+		Dialer: net.Dialer{Timeout: 3 * time.Second, KeepAlive: time.Second}, ConnWriteTimeout: 5 * time.Second,
 		ReadBufferEachConn: bufferSize, WriteBufferEachConn: bufferSize,
 	}
 	opts := &Options{Durable: p.Bool("durable")}
@@ -127,7 +136,7 @@ func parse(u *url.URL) (*rueidis.ClientOption, *Options, error) {
 }
 
 func single(option *rueidis.ClientOption, u *url.URL) (err error) {
-	option.ForceSingleClient, option.PipelineMultiplex = true, -1 // one connection: all that is sent at once travels together
+	option.ForceSingleClient = true
 	option.InitAddress = hosts(u, "6379")
 	option.SelectDB, err = database(strings.Trim(u.Path, "/"))
 	if len(option.InitAddress) != 1 {

@@ -153,3 +153,32 @@ func TestVectors(t *testing.T) {
 	}
 	is(token)
 }
+
+// The same of a record with one who waits, whose time is over, one who gave up, and one
+// who lives.
+func TestQueuesOfOthers(t *testing.T) {
+	t.Parallel()
+	server := sharedServer(t)
+	s, c := server.open(t), server.client(t)
+	const owner, dead, lives = "000102030405060708090a0b0c0d0e0f", "ffeeddccbbaa99887766554433221100", "ffeeddccbbaa99887766554433221101"
+	raw := ":" + t.Name()
+	tag := tagOf(raw)
+	key, queue, places := recordKey(tag, raw), "hfq:"+tag+":"+raw, "hfp:"+tag+":"+raw
+	must(t, c, "SET", key, "hf1 w "+owner+" 1764510000000000 4070908800000000 4070908830000000 000000000041 000001 1764510000000000 0123456789abcdef host/1/other\n")
+	must(t, c, "RPUSH", queue, dead+" x 1764510000000000 00003000 0 0123456789abcdef a", "-", lives+" x 1764510000000000 00003000 0 0123456789abcdef b")
+	must(t, c, "HSET", places, dead, "42", lives, "44 4070908800000000")
+	r, err := s.Inspect(t.Context(), nameOf(t.Name()))
+	if err != nil || len(r.Holders) != 1 || r.Holders[0].Label != "host/1/other" || r.Holders[0].Token != 1764510000000000 ||
+		len(r.Waiters) != 1 || r.Waiters[0].Label != "b" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	last := enqueue(t, s, t.Name())
+	free(t, s, driver.Ref{Name: nameOf(t.Name()), Owner: r.Holders[0].Owner, Token: 1764510000000000})
+	next := driver.Ref{Name: nameOf(t.Name()), Owner: r.Waiters[0].Owner}
+	for _, place := range []driver.Ref{next, last} {
+		if res := s.Beat(t.Context(), []driver.Ref{place})[0]; res.Status != driver.Granted {
+			t.Errorf("beat: %+v", res)
+		}
+		free(t, s, place)
+	}
+}

@@ -1,121 +1,111 @@
 -- One attempt for each request.
 -- KEYS: record, bucket, tomb; ARGV: our channel, then for each request: owner, TTL in
 -- ms, "mode n limit flags claim", label (and name).
--- Answers: G token [ms], H or W and what look tells, X gone, C limit.
-local call, sub = redis.call, string.sub
+-- Answers: G token [ms], H or W and what look tells, V ahead clock record, X gone, C limit.
+local call, sub, format = redis.call, string.sub, string.format
 local client = ARGV[1]
 
--- Most calls are one attempt at a free name. They end here, as to define the functions
--- below would cost as much again.
-local first
-if #KEYS == 3 then
-  first = call('GET', KEYS[1])
-  if not first and sub(ARGV[4], 1, 1) == 'x' then
-    if call('EXISTS', KEYS[3]) == 1 then return { 'X' } end
+-- quick makes the attempts that most calls are, in few steps: at a free name, and for a
+-- place behind a plain exclusive holder and others that wait. false: it is another case,
+-- and nothing was done. To define the functions of the rest would cost as much again.
+local function quick(i)
+  local rec, bucket = KEYS[3 * i - 2], KEYS[3 * i - 1]
+  local owner, how, label = ARGV[4 * i - 2], ARGV[4 * i], ARGV[4 * i + 1]
+  local found = call('MGET', rec, KEYS[3 * i])
+  local v = found[1]
+  if found[2] then return 'X' end
+  if not v then
+    if sub(how, 1, 1) ~= 'x' or call('GET', rec) then return false end -- MGET hides what is no string
     local t = call('TIME')
     local clock = t[1] * 1000000 + t[2]
-    local token = string.format('%.0f', clock)
-    local last = tonumber(call('SET', KEYS[2], token, 'GET') or 0)
+    local token = format('%.0f', clock)
+    local last = tonumber(call('SET', bucket, token, 'GET') or 0)
     if last >= clock then
-      token = string.format('%.0f', last + 1)
-      call('SET', KEYS[2], token)
+      token = format('%.0f', last + 1)
+      call('SET', bucket, token)
     end
-    call('SET', KEYS[1], 'hf1 x ' .. ARGV[2] .. ' ' .. token .. ' ' .. token .. ' ' .. client .. ' ' .. ARGV[5], 'PX', ARGV[3])
-    return { 'G' .. token }
+    call('SET', rec, 'hf1 x ' .. owner .. ' ' .. token .. ' ' .. token .. ' ' .. client .. ' ' .. label, 'PX', ARGV[4 * i - 1])
+    return 'G' .. token
   end
+  if sub(v, 1, 6) ~= 'hf1 w ' or sub(how, 1, 8) ~= 'x 0 0 q ' or sub(v, 7, 38) == owner or string.find(label, '\n', 1, true) then return false end
+  local t = call('TIME')
+  local clock = t[1] * 1000000 + t[2]
+  if tonumber(sub(v, 57, 72)) <= clock or tonumber(sub(v, 74, 89)) < clock + 30000000 then return false end
+  local queue, places, now = 'hfq' .. sub(rec, 3), 'hfp' .. sub(rec, 3), format('%.0f', clock)
+  local others = sub(v, 104, 109) ~= '000000' and call('HLEN', places) -- without those that gave up, if there are any
+  if others == 0 then return false end
+  local n = call('RPUSH', queue, owner .. ' x ' .. now .. ' ' .. sub(how, 9) .. ' 0 ' .. client .. ' ' .. label)
+  if call('HSETNX', places, owner, tonumber(sub(v, 91, 102)) + n) == 0 then -- a repeated request
+    call('RPOP', queue)
+    return false
+  end
+  if n == 1 then -- they are new
+    call('PEXPIREAT', queue, sub(v, 74, 86) + 1)
+    call('PEXPIREAT', places, sub(v, 74, 86) + 1)
+  elseif others and others < n - 1 then
+    n = others + 1
+  end
+  return 'V' .. n - 1 .. ' ' .. now .. ' ' .. v
+end
+
+if #KEYS == 3 then
+  local answer = quick(1)
+  if answer then return { answer } end
 end
 
 -- include clock.lua
+-- include name.lua
 
-local rarely -- what a free name does not need
-
--- lineUp takes a place behind an exclusive holder and others that wait: what the
--- rest would do, in fewer steps. nil: it is another case, and nothing was done.
-local function lineUp(rec, v, owner, claim, tail)
-  local head, last, waiting, lives, holder, grant, expires, label, name = string.match(v, queued)
-  if not head or holder == owner or tonumber(expires) <= clock() then return end
-  local queue = 'hfq' .. sub(rec, 3)
-  if call('HEXISTS', queue, 'w' .. owner) == 1 then return end
-  local seq, alive = last + 1, now + 30000000
-  call('HSET', queue, seq, owner .. ' x 0 ' .. claim .. ' ' .. client .. ' ' .. num(alive) .. ' ' .. num(now) .. ' ' ..
-    string.match(tail, '^[^\n]*'), 'w' .. owner, seq)
-  lives, expires = tonumber(lives), tonumber(expires)
-  if lives < alive then
-    lives = alive + 15000000
-    call('PEXPIREAT', queue, num(math.ceil(lives / 1000)))
+local function enqueue(rec, s, p)
+  if s.waiting == 0 then
+    call('DEL', queueOf(rec), placesOf(rec))
+    s.head, s.quit, s.stretched = 0, 0, true
   end
-  keepQueued(rec, head, seq, waiting + 1, lives, holder, grant, expires, label, name)
-  return 'W' .. math.min(seq - head, waiting) .. ' ' .. num(math.floor((expires - now) / 1000)) .. ' ' .. num(now) .. ' x ' ..
-    holder .. ' ' .. grant .. ' ' .. num(expires) .. ' 0 ' .. label .. '\n'
+  p.since = num(now)
+  local n = call('RPUSH', queueOf(rec), place(p))
+  p.number = s.head + n
+  call('HSET', placesOf(rec), p.owner, num(p.number))
+  s.waiting, s.dirty, s.wrote = s.waiting + 1, true, true
+  stretch(s, now + placeTTL)
+  return ahead(s, p.number)
 end
 
-local function attempt(i)
+local function rarely(i)
   local rec, bucket, tomb = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
   local owner, ttl, how, tail = ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i], ARGV[4 * i + 1]
-  local v = first
-  if v == nil then v = call('GET', rec) end
+  local v = call('GET', rec)
   if call('EXISTS', tomb) == 1 then return 'X' end
-  if not v and sub(how, 1, 1) == 'x' then
-    local token = mint(bucket)
-    call('SET', rec, 'hf1 x ' .. owner .. ' ' .. token .. ' ' .. token .. ' ' .. client .. ' ' .. tail, 'PX', ttl)
-    return 'G' .. token
-  end
-  local claim = v and string.match(how, '^x 0 0 q (%d+)$')
-  return claim and lineUp(rec, v, owner, claim, tail) or rarely(rec, bucket, v, owner, ttl, how, tail)
-end
-
-local function library()
-  -- include name.lua
-
-  local function enqueue(rec, s, p)
-    if s.waiting == 0 then
-      call('DEL', queueOf(rec))
-      s.head, s.tail, s.stretched = 1, 0, true
-    end
-    s.tail, s.waiting, s.dirty = s.tail + 1, s.waiting + 1, true
-    p.alive, p.since = now + placeTTL, num(now)
-    writePlace(rec, num(s.tail), p)
-    stretch(s, p.alive)
-    return ahead(s, s.tail)
-  end
-
-  return function(rec, bucket, v, owner, ttl, how, tail)
-    local mode, n, limit, flags, claim = string.match(how, '^(%a) (%d+) (%d+) (%S+) (%d+)$')
-    limit = tonumber(limit)
-    local p = { owner = owner, mode = mode, n = tonumber(n), claim = tonumber(claim), client = client }
-    local s, name = open(rec, v)
-    p.label, name = string.match(tail, '^([^\n]*)\n?(.*)$')
-    advance(rec, bucket, s)
-    local h = find(rec, s, owner, '')
-    local seq = not h and s.waiting > 0 and call('HGET', queueOf(rec), 'w' .. owner)
-    local answer
-    if h then -- a repeated request
-      if h.token == '0' then h.token, s.dirty = mint(bucket), true end
-      answer = 'G' .. h.token .. ' ' .. left(h)
-    elseif seq then
-      answer = 'W' .. look(rec, s, ahead(s, tonumber(seq)))
-    elseif (s.kind ~= '-' or s.waiting > 0) and s.limit ~= limit then
-      answer = 'C' .. s.limit
+  local mode, n, limit, flags, claim = string.match(how, '^(%a) (%d+) (%d+) (%S+) (%d+)$')
+  limit = tonumber(limit)
+  local p = { owner = owner, mode = mode, n = tonumber(n), claim = tonumber(claim), client = client }
+  local s, name = open(rec, v)
+  p.label, name = string.match(tail, '^([^\n]*)\n?(.*)$')
+  advance(rec, bucket, s)
+  local h = find(rec, s, owner, '')
+  local number = not h and s.waiting > 0 and call('HGET', placesOf(rec), owner)
+  local answer
+  if h then -- a repeated request
+    if h.token == '0' then h.token, s.dirty = mint(bucket), true end
+    answer = 'G' .. h.token .. ' ' .. left(h)
+  elseif number then
+    answer = 'W' .. look(rec, s, ahead(s, numberOf(number)))
+  elseif (s.kind ~= '-' or s.waiting > 0) and s.limit ~= limit then
+    answer = 'C' .. s.limit
+  else
+    s.limit = limit
+    if s.kind == '-' and s.waiting == 0 then s.name = name end -- else it is there, with a value perhaps
+    if admits(s, mode, p.n) and (s.waiting == 0 or string.find(flags, 'u')) then
+      answer = 'G' .. grant(rec, bucket, s, p, tonumber(ttl))
+    elseif not string.find(flags, 'q') then
+      answer = 'H' .. look(rec, s, s.waiting)
     else
-      s.limit = limit
-      if s.kind == '-' and s.waiting == 0 then s.name = name end -- else it is there, with a value perhaps
-      if admits(s, mode, p.n) and (s.waiting == 0 or string.find(flags, 'u')) then
-        answer = 'G' .. grant(rec, bucket, s, p, tonumber(ttl))
-      elseif not string.find(flags, 'q') then
-        answer = 'H' .. look(rec, s, s.waiting)
-      else
-        answer = 'W' .. look(rec, s, enqueue(rec, s, p))
-      end
+      answer = 'W' .. look(rec, s, enqueue(rec, s, p))
     end
-    save(rec, s)
-    return answer
   end
-end
-
-rarely = function(...)
-  rarely = library()
-  return rarely(...)
+  save(rec, s)
+  return answer
 end
 
 -- include each.lua
-return each(3, attempt)
+if #KEYS == 3 then return { rarely(1) } end
+return each(3, function(i) return quick(i) or rarely(i) end)

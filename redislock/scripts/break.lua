@@ -1,5 +1,5 @@
 -- Revokes one grant, found by its token, or by its owner if that is "".
--- KEYS: record, bucket, queue, holders; ARGV: token, owner, reason, "1" to end it at once.
+-- KEYS: record, bucket, queue, places, holders; ARGV: token, owner, reason, "1" to end it at once.
 -- Answers: N nobody holds, X somebody else does, M marked, F freed.
 local call, sub = redis.call, string.sub
 -- include clock.lua

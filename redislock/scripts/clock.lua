@@ -31,12 +31,3 @@ local function tell(rec, client, message)
     redis.pcall('SPUBLISH', 'hfc:' .. string.match(rec, '{%d+}') .. ':' .. client, message)
   end
 end
-
--- A record with an exclusive holder that nobody has broken, and a queue: the plain case of
--- name.lua, for the paths that must be fast.
-local queued = '^hf1 q x 0 0 1 0 (%d+) (%d+) (%d+) (%d+)\n(%x+) (%d+ %d+ %x+) (%d+) ([^\n]*)\n\n(.*)$'
-
-local function keepQueued(rec, head, tail, waiting, last, owner, grant, expires, label, name)
-  call('SET', rec, 'hf1 q x 0 0 1 0 ' .. head .. ' ' .. tail .. ' ' .. waiting .. ' ' .. num(last) .. '\n' .. owner .. ' ' .. grant ..
-    ' ' .. num(expires) .. ' ' .. label .. '\n\n' .. name, 'PXAT', num(math.ceil(math.max(last, expires) / 1000)))
-end

@@ -1,6 +1,6 @@
 -- Reads records as they are; it changes nothing.
 -- KEYS: records; ARGV: any, to leave the queue and the holders away. Answers for each: {} if there is none, else {clock in µs, record, its
--- PTTL, fields of the queue, fields of the holders}.
+-- PTTL, the queue, fields of the places, fields of the holders}.
 local call, sub = redis.call, string.sub
 -- include clock.lua
 
@@ -10,10 +10,11 @@ local function read(i)
   if kind ~= 'string' then return kind ~= 'none' and { '0', '', 0 } or {} end
   local v = call('GET', rec)
   local answer = { num(clock()), v, call('PTTL', rec) }
-  if sub(v, 1, 6) == 'hf1 q ' then
-    answer[4], answer[5] = {}, {}
+  if sub(v, 1, 6) ~= 'hf1 x ' then
+    answer[4], answer[5], answer[6] = {}, {}, {}
     if #ARGV == 0 then
-      answer[4], answer[5] = call('HGETALL', 'hfq' .. sub(rec, 3)), call('HGETALL', 'hfh' .. sub(rec, 3))
+      local of = sub(rec, 3)
+      answer[4], answer[5], answer[6] = call('LRANGE', 'hfq' .. of, 0, -1), call('HGETALL', 'hfp' .. of), call('HGETALL', 'hfh' .. of)
     end
   end
   return answer

@@ -4,7 +4,8 @@
 --   limit    of a semaphore, 0: a lock
 --   used, count, soonest   permits, holders, and when the first of them may
 --            lapse (or earlier), if shared or permits
---   head, tail, waiting    the queue: first and last number, and how many
+--   waiting  how many places there are. The queue holds them in order, and quit that gave
+--            up; head have left it before. A place's number is head + its rank in it
 --   last     until when any place or shared holder may live
 --   owner, token, since, client, expires, label, broken   the exclusive
 --            holder; of several holders, owner is the latest. token '0': not known yet
@@ -15,11 +16,12 @@ local nobody = string.rep('0', 32)
 local placeTTL, slack = 30000000, 15000000
 
 local function queueOf(rec) return 'hfq' .. sub(rec, 3) end
+local function placesOf(rec) return 'hfp' .. sub(rec, 3) end
 local function holdersOf(rec) return 'hfh' .. sub(rec, 3) end
 
 local function free(name)
   return {
-    kind = '-', limit = 0, used = 0, count = 0, soonest = 0, head = 1, tail = 0, waiting = 0, last = 0,
+    kind = '-', limit = 0, used = 0, count = 0, soonest = 0, head = 0, quit = 0, waiting = 0, last = 0,
     owner = nobody, token = '0', since = '0', client = '0', expires = 0, label = '', broken = '', name = name,
   }
 end
@@ -38,16 +40,27 @@ local function open(rec, v)
       if s.token == '0' then s.since = num(s.expires - s.since * 1000) end
       return s
     end
+  elseif sub(v, 1, 6) == 'hf1 w ' then
+    s.kind, s.count, s.form = 'x', 1, 'w'
+    local expires, last, head, quit
+    s.owner, s.token, expires, last, head, quit, s.since, s.client, s.label, s.name =
+      string.match(v, '^hf1 w (%x+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%x+) ([^\n]*)\n(.*)$')
+    if s.owner then
+      s.token = string.match(s.token, '^0*(%d+)$')
+      s.expires, s.last, s.head, s.quit = tonumber(expires), tonumber(last), tonumber(head), tonumber(quit)
+      s.waiting = call('HLEN', placesOf(rec))
+      return s
+    end
   elseif sub(v, 1, 6) == 'hf1 q ' then
-    local kind, limit, used, count, soonest, head, tail, waiting, last, rest =
-      string.match(v, '^hf1 q (%S) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)\n(.*)$')
+    local kind, limit, used, count, soonest, head, quit, last, rest =
+      string.match(v, '^hf1 q (%S) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)\n(.*)$')
     s.form, s.kind = 'q', kind
     s.limit, s.used, s.count, s.soonest = tonumber(limit), tonumber(used), tonumber(count), tonumber(soonest)
-    s.head, s.tail, s.waiting, s.last = tonumber(head), tonumber(tail), tonumber(waiting), tonumber(last)
+    s.head, s.quit, s.last = tonumber(head), tonumber(quit), tonumber(last)
     s.owner, s.token, s.since, s.client, s.expires, s.label, s.broken, s.name =
       string.match(rest or '', '^(%x+) (%d+) (%d+) (%x+) (%d+) ([^\n]*)\n([^\n]*)\n(.*)$')
     if s.owner then
-      s.expires = tonumber(s.expires)
+      s.expires, s.waiting = tonumber(s.expires), call('HLEN', placesOf(rec))
       return s
     end
   end
@@ -58,32 +71,43 @@ end
 -- that a full memory allows, so that holders are renewed and released then too.
 local function save(rec, s)
   if not s.dirty then return end
+  if s.waiting == 0 and s.form and s.form ~= 'x' then
+    call('DEL', queueOf(rec), placesOf(rec)) -- only some that gave up are left
+    s.head, s.quit, s.wrote = 0, 0, true
+  end
   if s.kind == '-' and s.waiting == 0 then
-    if s.form == 'q' then
-      call('DEL', rec, queueOf(rec), holdersOf(rec))
-    elseif s.form then
-      call('DEL', rec)
-    end
+    if s.form then call('DEL', rec, holdersOf(rec)) end
     return
   end
-  if s.kind == 'x' and s.waiting == 0 and s.broken == '' and s.limit == 0 then
-    local ms, since = num(math.max(1, math.ceil((s.expires - now) / 1000))), s.since
+  local v
+  local plain = s.kind == 'x' and s.broken == '' and s.limit == 0
+  if plain and s.waiting == 0 then
+    local since = s.since
     if s.token == '0' then since = num(math.max(0, math.floor((s.expires - since) / 1000))) end
-    local v = 'hf1 x ' .. s.owner .. ' ' .. s.token .. ' ' .. since .. ' ' .. s.client .. ' ' .. s.label
+    v = 'hf1 x ' .. s.owner .. ' ' .. s.token .. ' ' .. since .. ' ' .. s.client .. ' ' .. s.label
     if s.name ~= '' then v = v .. '\n' .. s.name end
-    call('SET', rec, v, 'PX', ms)
+    call('SET', rec, v, 'PX', num(math.max(1, math.ceil((s.expires - now) / 1000))))
     return
   end
   local ends = s.last
   if s.kind == 'x' and s.expires > ends then ends = s.expires end
   ends = num(math.ceil(ends / 1000))
+  if plain and #num(now) == 16 and #num(s.expires) == 16 and s.quit < 1000000 then
+    v = string.format('hf1 w %s %016.0f %.0f %016.0f %012.0f %06.0f %s %s %s', s.owner, tonumber(s.token), s.expires, s.last, s.head, s.quit,
+      s.since, s.client, s.label) .. '\n' .. s.name
+  else
+    v = table.concat({
+      'hf1 q', s.kind, s.limit, num(s.used), num(s.count), num(s.soonest), num(s.head), num(s.quit), num(s.last),
+    }, ' ') .. '\n' .. s.owner .. ' ' .. s.token .. ' ' .. s.since .. ' ' .. s.client .. ' ' .. num(s.expires) .. ' ' .. s.label .. '\n' ..
+      s.broken .. '\n' .. s.name
+  end
   if s.form and not s.wrote then call('PEXPIREAT', rec, ends) end
-  call('SET', rec, table.concat({
-    'hf1 q', s.kind, s.limit, num(s.used), num(s.count), num(s.soonest), num(s.head), num(s.tail), num(s.waiting), num(s.last),
-  }, ' ') .. '\n' .. s.owner .. ' ' .. s.token .. ' ' .. s.since .. ' ' .. s.client .. ' ' .. num(s.expires) .. ' ' .. s.label .. '\n' ..
-    s.broken .. '\n' .. s.name, 'PXAT', ends)
+  call('SET', rec, v, 'PXAT', ends)
   if s.stretched then
-    if s.waiting > 0 then call('PEXPIREAT', queueOf(rec), ends) end
+    if s.waiting > 0 then
+      call('PEXPIREAT', queueOf(rec), ends)
+      call('PEXPIREAT', placesOf(rec), ends)
+    end
     if s.kind == 's' or s.kind == 'p' then call('PEXPIREAT', holdersOf(rec), ends) end
   end
 end
@@ -166,18 +190,23 @@ local function grant(rec, bucket, s, p, window)
   return token
 end
 
-local function readPlace(v)
-  local owner, mode, n, claim, client, alive, since, label = string.match(v, '^(%x+) (%a) (%d+) (%d+) (%x+) (%d+) (%d+) (.*)$')
-  return {
-    owner = owner, mode = mode, n = tonumber(n), claim = tonumber(claim), client = client,
-    alive = tonumber(alive), since = since, label = label,
-  }
+-- A place as it stands in the queue ('-': of one that gave up), and its number and, once
+-- beaten, until when it counts, as its owner finds them.
+local function place(p)
+  return string.format('%s %s %016.0f %08.0f %.0f %s %s', p.owner, p.mode, tonumber(p.since), p.claim, p.n, p.client, p.label)
 end
 
-local function writePlace(rec, seq, p)
-  call('HSET', queueOf(rec), seq, table.concat({
-    p.owner, p.mode, num(p.n), num(p.claim), p.client, num(p.alive), p.since, p.label,
-  }, ' '), 'w' .. p.owner, seq)
+local function numberOf(v) return tonumber(string.match(v, '^%d+')) end
+
+local function readPlace(v)
+  local owner, mode, since, claim, n, client, label = string.match(v, '^(%x+) (%a) (%d+) (%d+) (%d+) (%x+) (.*)$')
+  return { owner = owner, mode = mode, n = tonumber(n), claim = tonumber(claim), client = client, since = since, label = label }
+end
+
+-- alive tells whether a place still counts.
+local function alive(rec, p)
+  if tonumber(p.since) + placeTTL > now then return true end
+  return tonumber(string.match(call('HGET', placesOf(rec), p.owner) or '', ' (%d+)$') or 0) > now
 end
 
 -- advance drops what has lapsed and grants the head of the queue, and those
@@ -186,22 +215,26 @@ end
 local function advance(rec, bucket, s)
   lapse(rec, s)
   while s.waiting > 0 and s.kind ~= 'x' do
-    local seq = num(s.head)
-    local v = call('HGET', queueOf(rec), seq)
-    if not v then -- one that gave up
-      s.dirty = true
-      s.head = s.head + 1
-      if s.head > s.tail then s.waiting = 0 end
+    local v = call('LINDEX', queueOf(rec), 0)
+    if not v then -- the queue is gone, which nobody of ours does
+      call('DEL', placesOf(rec))
+      s.waiting, s.dirty, s.wrote = 0, true, true
+      return
+    end
+    local p = v ~= '-' and readPlace(v)
+    local lives = p and alive(rec, p)
+    if lives and not admits(s, p.mode, p.n) then return end
+    call('LPOP', queueOf(rec))
+    s.head, s.dirty, s.wrote = s.head + 1, true, true
+    if p then
+      call('HDEL', placesOf(rec), p.owner)
+      s.waiting = s.waiting - 1
     else
-      local p = readPlace(v)
-      local alive = p.alive > now
-      if alive and not admits(s, p.mode, p.n) then return end
-      call('HDEL', queueOf(rec), seq, 'w' .. p.owner)
-      s.head, s.waiting, s.dirty, s.wrote = s.head + 1, s.waiting - 1, true, true
-      if alive then
-        local token = grant(rec, bucket, s, p, p.claim)
-        tell(rec, p.client, 'g ' .. p.owner .. ' ' .. token .. ' ' .. num(p.claim))
-      end
+      s.quit = s.quit - 1
+    end
+    if lives then
+      local token = grant(rec, bucket, s, p, p.claim)
+      tell(rec, p.client, 'g ' .. p.owner .. ' ' .. token .. ' ' .. num(p.claim))
     end
   end
 end
@@ -234,4 +267,4 @@ local function look(rec, s, ahead)
   return num(ahead) .. ' ' .. left({ expires = ends }) .. ' ' .. num(now) .. ' ' .. s.kind .. ' ' .. holder
 end
 
-local function ahead(s, seq) return math.max(0, math.min(seq - s.head, s.waiting - 1)) end
+local function ahead(s, number) return math.max(0, math.min(number - s.head, s.waiting) - 1) end

@@ -1,0 +1,124 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"reflect"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// direct makes a link of a test's own.
+func (s *server) direct(tb testing.TB) *directLink {
+	tb.Helper()
+	u, err := url.Parse(s.url())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	option, _, err := parse(u)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	link := newDirectLink(option)
+	tb.Cleanup(link.Close)
+	return link
+}
+
+// Answers find their callers, whoever leaves meanwhile and however many calls are
+// on the connection, which lasts.
+func TestAnswersFindTheirCalls(t *testing.T) {
+	t.Parallel()
+	link := ownServer(t).direct(t)
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			for i := range 500 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if rand.IntN(4) == 0 {
+					go cancel()
+				}
+				one, two := fmt.Sprintf("%d/%d", g, i), strings.Repeat("x", rand.IntN(3000))
+				replies := link.Do(ctx, command("ECHO", one), command("ECHO", two))
+				for k, want := range []string{one, two} {
+					if r := replies[k]; r.Err == nil && r.Text != want || r.Err != nil && !errors.Is(r.Err, context.Canceled) {
+						t.Errorf("%q: %+v", want, r)
+					}
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	if n, _ := link.Dials(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// A server that says nothing holds up nobody longer than his ctx, and a call that runs out
+// of more than a moment gives the connection up.
+func TestASilentServer(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	link := server.direct(t)
+	ping := func(ctx context.Context, cancel context.CancelFunc) error {
+		defer cancel()
+		return link.Do(ctx, command("PING"))[0].Err
+	}
+	if err := ping(t.Context(), func() {}); err != nil {
+		t.Fatal(err)
+	}
+	server.Signal(syscall.SIGSTOP)
+	for range 3 {
+		if err := ping(context.WithTimeout(t.Context(), 10*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	}
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			if err := ping(driver.WithDeadlineOnly(hasty + 200*time.Millisecond)); err == nil {
+				t.Error("an answer")
+			}
+		})
+	}
+	wg.Wait()
+	server.Signal(syscall.SIGCONT)
+	if err := ping(context.WithTimeout(t.Context(), patience)); err != nil {
+		t.Error(err)
+	}
+	if n, _ := link.Dials(); n != 2 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// A reply is found and read wherever the network cuts it.
+func TestReplies(t *testing.T) {
+	t.Parallel()
+	const text = "*4\r\n$3\r\na\nb\r\n:-7\r\n*-1\r\n*2\r\n$-1\r\n-ERR no\r\n"
+	want := Reply{List: []Reply{{Text: "a\nb"}, {Int: -7}, {Null: true}, {List: []Reply{{Null: true}, {Err: ServerError("ERR no")}}}}}
+	var s scanner
+	for n := range len(text) {
+		if whole, err := s.scan([]byte(text[:n])); whole || err != nil {
+			t.Fatalf("%q: %t, %v", text[:n], whole, err)
+		}
+	}
+	if whole, err := s.scan([]byte(text + "+OK\r\n")); !whole || err != nil || s.seen != len(text) {
+		t.Fatalf("%t, %v, %d of %d bytes", whole, err, s.seen, len(text))
+	}
+	if got, size := readReply([]byte(text)); size != len(text) || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %d bytes", got, size)
+	}
+	for _, bad := range []string{"?\r\n", "$x\r\n", "*-2\r\n", "*1\r\n%1\r\n"} {
+		if whole, err := (&scanner{}).scan([]byte(bad)); whole || err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}

@@ -60,7 +60,9 @@ func (c *Client) giveUp(ctx context.Context, h *hold, l *Lease) error {
 	defer c.work.Done()
 	l.endContext()
 
-	ctx = context.WithoutCancel(ctx)
+	if ctx.Done() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
 	if asking != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, releaseBudget)

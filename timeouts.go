@@ -47,7 +47,7 @@ type timeouts struct {
 
 // timeout is a shared ctx.
 type timeout struct {
-	until driver.Instant // it is shared until then
+	until time.Time // it is shared until then, by the clock of its timer
 	ctx   context.Context
 }
 
@@ -56,12 +56,12 @@ type timeout struct {
 const sharedLengths = 8
 
 func (t *timeouts) get(length time.Duration) (context.Context, context.CancelFunc) {
-	now := driver.Now()
+	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	shared := t.all[length]
 	switch {
-	case shared != nil && now < shared.until:
+	case shared != nil && now.Before(shared.until):
 	case shared == nil && len(t.all) >= sharedLengths:
 		return driver.WithDeadlineOnly(t.life, length)
 	default:

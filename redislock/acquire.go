@@ -44,13 +44,7 @@ func (s *store) acquireByScript(ctx context.Context, reqs []*driver.AcquireReque
 	ear, epoch := s.ears.of(tagOf(reqs[0].Name.Key)), s.epoch()
 	listening := ear.listening()
 	defer s.waits.enter(s, reqs, answers)()
-	keys, args := make([]string, 0, 3*len(reqs)), append(make([]string, 0, 1+4*len(reqs)), s.id)
-	for _, req := range reqs {
-		owner, tag := ownerText(&req.Owner), tagOf(req.Name.Key)
-		keys = append(keys, recordKey(tag, req.Name.Key), bucketKey(tag), tombKey(tag, owner))
-		args = append(args, owner, millis(req.TTL), how(req), oneLine(req.Label)+named(&req.Name))
-	}
-	texts, shortage, err := s.confirmed(ctx, acquireScript, len(reqs), keys, args)
+	texts, shortage, err := s.confirmed(ctx, acquireScript, len(reqs), s.acquireCall(reqs))
 	for i, req := range reqs {
 		if answers[i].Err = err; err != nil {
 			continue
@@ -95,25 +89,48 @@ func (s *store) listenThenLook(ctx context.Context, ear *ear, reqs []*driver.Acq
 	}
 }
 
-// how is what only an attempt on a name in use needs, in one argument.
-func how(req *driver.AcquireRequest) string {
-	flags := ""
-	if req.Queue {
-		flags += "q"
+func (s *store) acquireCall(reqs []*driver.AcquireRequest) []string {
+	p := newPhrase()
+	p.script(acquireScript, 3*len(reqs))
+	for _, req := range reqs {
+		tag := tagOf(req.Name.Key)
+		p.record(tag, req.Name.Key)
+		p.bucket(tag)
+		p.tomb(tag, &req.Owner)
 	}
-	if req.Unfair {
-		flags += "u"
+	p.word(s.id)
+	for _, req := range reqs {
+		p.owner(&req.Owner).end()
+		p.millis(req.TTL).end()
+		p.how(req)
+		p.label(req).end()
 	}
-	if flags == "" {
-		flags = "-"
-	}
-	return modeLetter(req.Mode) + " " + strconv.Itoa(req.N) + " " + strconv.Itoa(req.Limit) + " " + flags + " " + padded(req.Claim)
+	return p.words()
 }
 
-// padded is for times in a place, whose fields are where a script looks for them.
-func padded(d time.Duration) string {
-	ms := millis(d)
-	return "00000000"[min(len(ms), 8):] + ms
+// how is what only an attempt on a name in use needs, in one word.
+func (p *phrase) how(req *driver.AcquireRequest) {
+	p.part(modeLetter(req.Mode)).part(" ").number(req.N).part(" ").number(req.Limit).part(" ")
+	switch {
+	case req.Queue && req.Unfair:
+		p.part("qu ")
+	case req.Queue:
+		p.part("q ")
+	case req.Unfair:
+		p.part("u ")
+	default:
+		p.part("- ")
+	}
+	p.padded(req.Claim).end()
+}
+
+// label is who asks, and what the record says of the name beside its key.
+func (p *phrase) label(req *driver.AcquireRequest) *phrase {
+	p.part(oneLine(req.Label))
+	if n := &req.Name; !keyTells(n) {
+		p.part("\n").part(n.Prefix).part(":").part(n.Full)
+	}
+	return p
 }
 
 func modeLetter(m driver.Mode) string {

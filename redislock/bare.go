@@ -94,7 +94,10 @@ func (s *store) acquireBare(ctx context.Context, reqs []*driver.AcquireRequest, 
 			continue
 		}
 		a.asked = append(a.asked, bareAttempt{i, s.bare.seen[bucket].Load()})
-		commands = append(commands, bareCommands(s.id, req)...)
+		if commands == nil {
+			commands = make([]Command, 0, 2*len(reqs))
+		}
+		commands = s.bareCommands(commands, req)
 	}
 	if len(a.asked) == 0 {
 		return a
@@ -140,13 +143,19 @@ func (b *bare) compare(asked []bareAttempt, replies []Reply) {
 // counted is the token that INCR made.
 func counted(incr *Reply) uint64 { return uint64(max(0, incr.Int)) }
 
-func bareCommands(client string, req *driver.AcquireRequest) []Command {
-	tag, ms := tagOf(req.Name.Key), millis(req.TTL)
-	record := "hf1 x " + ownerText(&req.Owner) + " 0 " + ms + " " + client + " " + oneLine(req.Label) + named(&req.Name)
-	return []Command{
-		{Words: []string{"SET", recordKey(tag, req.Name.Key), record, "NX", "PX", ms}, Key: 1},
-		{Words: []string{"INCR", bucketKey(tag)}, Key: 1},
-	}
+// bareCommands adds the two commands of an attempt.
+func (s *store) bareCommands(commands []Command, req *driver.AcquireRequest) []Command {
+	p, tag := newPhrase(), tagOf(req.Name.Key)
+	p.word("SET")
+	p.record(tag, req.Name.Key)
+	p.part("hf1 x ").owner(&req.Owner).part(" 0 ").millis(req.TTL).part(" ").part(s.id).part(" ").label(req).end()
+	p.word("NX")
+	p.word("PX")
+	p.millis(req.TTL).end()
+	p.word("INCR")
+	p.bucket(tag)
+	words := p.words()
+	return append(commands, Command{Words: words[:6:6], Key: 1}, Command{Words: words[6:], Key: 1})
 }
 
 // learn notes what the script's answer tells of the bucket. epoch is from before

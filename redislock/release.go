@@ -17,26 +17,7 @@ func (s *store) Release(ctx context.Context, req *driver.ReleaseRequest) (bool, 
 
 func (s *store) ReleaseMany(ctx context.Context, reqs []*driver.ReleaseRequest) []driver.ReleaseAnswer {
 	answers := make([]driver.ReleaseAnswer, len(reqs))
-	var keys, args []string
-	if !s.cluster && !slices.ContainsFunc(reqs, special) {
-		keys, args = make([]string, 0, len(reqs)), make([]string, 0, 2*len(reqs))
-		for _, req := range reqs {
-			keys = append(keys, recordKey(tagOf(req.Name.Key), req.Name.Key))
-			args = append(args, "hf1 x "+ownerText(&req.Owner)+" 0 ", tokenText(req.Token))
-		}
-	} else {
-		keys, args = make([]string, 0, 3*len(reqs)), make([]string, 0, 4*len(reqs))
-		for _, req := range reqs {
-			owner, tag := ownerText(&req.Owner), tagOf(req.Name.Key)
-			abandon := ""
-			if req.Abandon {
-				abandon = "1"
-			}
-			keys = append(keys, recordKey(tag, req.Name.Key), bucketKey(tag), tombKey(tag, owner))
-			args = append(args, owner, tokenText(req.Token), millis(req.Keep), abandon)
-		}
-	}
-	replies, err := s.answers(ctx, releaseScript, len(reqs), keys, args)
+	replies, err := s.answersTo(ctx, releaseScript, len(reqs), s.releaseCall(reqs))
 	for i := range reqs {
 		if s.wait > 0 {
 			s.waits.leave(reqs[i].Owner)
@@ -53,6 +34,38 @@ func (s *store) ReleaseMany(ctx context.Context, reqs []*driver.ReleaseRequest) 
 	return answers
 }
 
+func (s *store) releaseCall(reqs []*driver.ReleaseRequest) []string {
+	p := newPhrase()
+	if !s.cluster && !slices.ContainsFunc(reqs, special) {
+		p.script(releaseScript, len(reqs))
+		for _, req := range reqs {
+			p.record(tagOf(req.Name.Key), req.Name.Key)
+		}
+		for _, req := range reqs {
+			p.part("hf1 x ").owner(&req.Owner).part(" 0 ").end()
+			p.token(req.Token).end()
+		}
+		return p.words()
+	}
+	p.script(releaseScript, 3*len(reqs))
+	for _, req := range reqs {
+		tag := tagOf(req.Name.Key)
+		p.record(tag, req.Name.Key)
+		p.bucket(tag)
+		p.tomb(tag, &req.Owner)
+	}
+	for _, req := range reqs {
+		p.owner(&req.Owner).end()
+		p.token(req.Token).end()
+		p.millis(req.Keep).end()
+		if req.Abandon {
+			p.part("1")
+		}
+		p.end()
+	}
+	return p.words()
+}
+
 // special tells whether a release asks for more than an end.
 func special(req *driver.ReleaseRequest) bool { return req.Abandon || req.Keep > 0 }
 
@@ -64,7 +77,7 @@ func (s *store) Renew(ctx context.Context, reqs []driver.RenewRequest) []driver.
 		keys = append(keys, recordKey(tagOf(req.Name.Key), req.Name.Key))
 		args = append(args, ownerText(&req.Owner), tokenText(req.Token), millis(req.TTL), oneLine(req.Label))
 	}
-	texts, shortage, err := s.confirmed(ctx, renewScript, len(reqs), keys, args)
+	texts, shortage, err := s.confirmed(ctx, renewScript, len(reqs), scriptCall(renewScript, keys, args))
 	for i := range reqs {
 		if results[i].Err = err; err != nil {
 			continue

@@ -60,27 +60,43 @@ func include(file string) string {
 	return b.String()
 }
 
-// call runs a script once. If the server does not know it (surely nothing was
-// done then) it goes again with its text. The first of keys decides the node.
-func (s *store) call(ctx context.Context, sc *script, keys, args []string) ([]Reply, error) {
-	replies, err := s.run(ctx, sc, keys, args, s.send)
+// answers runs a script that answers each of n requests. The first of keys decides the node.
+func (s *store) answers(ctx context.Context, sc *script, n int, keys, args []string) ([]Reply, error) {
+	return s.answersTo(ctx, sc, n, scriptCall(sc, keys, args))
+}
+
+func scriptCall(sc *script, keys, args []string) []string {
+	words := make([]string, 0, 3+len(keys)+len(args))
+	return append(append(append(words, "EVALSHA", sc.sha, strconv.Itoa(len(keys))), keys...), args...)
+}
+
+// answersTo is answers for a call that is put together already.
+func (s *store) answersTo(ctx context.Context, sc *script, n int, call []string) ([]Reply, error) {
+	replies, err := s.run(ctx, sc, call, s.send)
 	if err != nil {
 		return nil, err
 	}
-	if replies[0].List == nil { // of one
-		return replies[:1], nil
+	if replies[0].List != nil {
+		replies = replies[0].List
+	} else { // of one
+		replies = replies[:1]
 	}
-	return replies[0].List, nil
+	if len(replies) != n {
+		return nil, errStrangeAnswer
+	}
+	return replies, nil
 }
+
+// errStrangeAnswer is of a script that may have done its work.
+var errStrangeAnswer = errors.New("redis: a script of ours gave a strange answer")
 
 // sender sends commands in one flush. Its error means that none is answered; each
 // reply may have one of its own.
 type sender func(ctx context.Context, commands ...Command) ([]Reply, error)
 
-// run sends a script, and what else the sender sends with it. The error is the script's.
-func (s *store) run(ctx context.Context, sc *script, keys, args []string, send sender) ([]Reply, error) {
-	words := make([]string, 0, 3+len(keys)+len(args))
-	words = append(append(append(words, "EVALSHA", sc.sha, strconv.Itoa(len(keys))), keys...), args...)
+// run sends a script once, and what else the sender sends with it. If the server does not know it
+// (surely nothing was done then) it goes again with its text. The error is the script's.
+func (s *store) run(ctx context.Context, sc *script, words []string, send sender) ([]Reply, error) {
 	eval := Command{Words: words, Key: 3}
 	replies, err := send(ctx, eval)
 	if err == nil && unknownScript(replies[0].Err) {
@@ -126,18 +142,6 @@ func (s *store) do(ctx context.Context, commands []Command) []Reply {
 	replies := s.link.Do(ctx, commands...)
 	s.bare.hear(replies)
 	return replies
-}
-
-// errStrangeAnswer is of a script that may have done its work.
-var errStrangeAnswer = errors.New("redis: a script of ours gave a strange answer")
-
-// answers runs a script that answers each of n requests.
-func (s *store) answers(ctx context.Context, sc *script, n int, keys, args []string) ([]Reply, error) {
-	replies, err := s.call(ctx, sc, keys, args)
-	if err == nil && len(replies) != n {
-		err = errStrangeAnswer
-	}
-	return replies, err
 }
 
 // prompt returns as soon as ctx ends, which the client does not do while it

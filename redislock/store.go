@@ -131,7 +131,13 @@ func (s *store) Shard(r driver.Ref) int {
 	return bucketOf(r.Name.Key)
 }
 
-func bucketOf(key string) int { return int(crc32.ChecksumIEEE([]byte(key)) % buckets) }
+func bucketOf(key string) int {
+	crc := ^uint32(0)
+	for i := range len(key) { // as the package does it, which makes a copy of the text
+		crc = crc32.IEEETable[byte(crc)^key[i]] ^ crc>>8
+	}
+	return int(^crc % buckets)
+}
 
 // The keys of a name are in one slot: its bucket is their hash tag. The scripts
 // derive those of the queue (hfq), its places (hfp) and of shared holders (hfh) from the record's.
@@ -155,11 +161,9 @@ func allKeys(key string) []string {
 
 func recordKey(tag, key string) string { return "hf:" + tag + ":" + key }
 func bucketKey(tag string) string      { return "hft:" + tag }
-func tombKey(tag, owner string) string { return "hfx:" + tag + ":" + owner }
 func ownerText(o *driver.Owner) string { return hex.EncodeToString(o[:]) }
-func millis(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
-}
+func inMillis(d time.Duration) int     { return int((d + time.Millisecond - 1) / time.Millisecond) }
+func millis(d time.Duration) string    { return strconv.Itoa(inMillis(d)) }
 
 func tokenText(token uint64) string {
 	if token == 0 {
@@ -181,6 +185,9 @@ func (s *store) channel(tag string) string {
 
 // oneLine makes text for people fit into a record, whose lines have meanings.
 func oneLine(text string) string {
+	if !strings.ContainsAny(text, "\r\n") {
+		return text
+	}
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\r' {
 			return ' '
@@ -189,11 +196,7 @@ func oneLine(text string) string {
 	}, text)
 }
 
-// named is what the record says of the name beside its key: nothing, if the key
-// tells both.
-func named(n *driver.Name) string {
-	if len(n.Key) == len(n.Prefix)+1+len(n.Full) && n.Key[:len(n.Prefix)] == n.Prefix && n.Key[len(n.Prefix)] == ':' && n.Key[len(n.Prefix)+1:] == n.Full {
-		return ""
-	}
-	return "\n" + n.Prefix + ":" + n.Full
+// keyTells tells whether the key says prefix and name, so that the record need not.
+func keyTells(n *driver.Name) bool {
+	return len(n.Key) == len(n.Prefix)+1+len(n.Full) && n.Key[:len(n.Prefix)] == n.Prefix && n.Key[len(n.Prefix)] == ':' && n.Key[len(n.Prefix)+1:] == n.Full
 }

@@ -13,7 +13,7 @@ import (
 func (s *store) SetValue(ctx context.Context, req *driver.ValueRequest) (held bool, err error) {
 	keys := []string{recordKey(tagOf(req.Name.Key), req.Name.Key)}
 	args := []string{ownerText(&req.Owner), tokenText(req.Token), strconv.FormatUint(req.Seq, 10), req.Value}
-	replies, shortage, err := s.confirmed(ctx, valueScript, 1, keys, args)
+	replies, shortage, err := s.confirmed(ctx, valueScript, 1, scriptCall(valueScript, keys, args))
 	if err != nil {
 		return false, err
 	}

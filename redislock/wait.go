@@ -21,19 +21,19 @@ import (
 const longestWait = time.Second
 
 // confirmed runs a script, and tells with nil that the replicas have what it wrote.
-func (s *store) confirmed(ctx context.Context, sc *script, n int, keys, args []string) (replies []Reply, shortage, err error) {
+func (s *store) confirmed(ctx context.Context, sc *script, n int, call []string) (replies []Reply, shortage, err error) {
 	if s.wait == 0 {
-		replies, err = s.answers(ctx, sc, n, keys, args)
+		replies, err = s.answersTo(ctx, sc, n, call)
 		return replies, nil, err
 	}
 	patience := longestWait
 	if end, ok := ctx.Deadline(); ok { // of which the script gets a half
 		patience = min(patience, time.Until(end)/2)
 	}
-	tag, _, _ := strings.Cut(strings.TrimPrefix(keys[0], "hf:"), ":")
+	tag, _, _ := strings.Cut(strings.TrimPrefix(call[3], "hf:"), ":")
 	write := Command{Words: []string{"INCR", bucketKey(tag)}, Key: 1}
 	wait := command("WAIT", strconv.Itoa(s.wait), strconv.FormatInt(max(1, patience.Milliseconds()), 10))
-	all, err := s.run(ctx, sc, keys, args, func(ctx context.Context, commands ...Command) ([]Reply, error) {
+	all, err := s.run(ctx, sc, call, func(ctx context.Context, commands ...Command) ([]Reply, error) {
 		if ended := ctx.Err(); ended != nil {
 			return nil, notSent(ended)
 		}

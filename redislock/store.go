@@ -134,7 +134,7 @@ func (s *store) Shard(r driver.Ref) int {
 func bucketOf(key string) int {
 	crc := ^uint32(0)
 	for i := range len(key) { // as the package does it, which makes a copy of the text
-		crc = crc32.IEEETable[byte(crc)^key[i]] ^ crc>>8
+		crc = crc32.IEEETable[crc&0xff^uint32(key[i])] ^ crc>>8
 	}
 	return int(^crc % buckets)
 }

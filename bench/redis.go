@@ -198,21 +198,7 @@ func redisContended(dir string, processes, callers int) comparison {
 	}
 	for _, name := range names {
 		c.contestants = append(c.contestants, contestant{name, func() (float64, map[string]float64, error) {
-			addr, err := startRedis(dir)
-			if err != nil {
-				return 0, nil, err
-			}
-			before, err := redisInfo(addr, "cpu", "used_cpu_user:", "used_cpu_sys:")
-			if err != nil {
-				return 0, nil, err
-			}
-			figure, more, err := contend("redis:"+name, addr, processes, callers)
-			if err != nil {
-				return 0, nil, err
-			}
-			after, err := redisInfo(addr, "cpu", "used_cpu_user:", "used_cpu_sys:")
-			more[serverEach] = (after - before) * 1e6 / (figure * contest.Seconds())
-			return figure, more, err
+			return redisContest(dir, "redis:"+name, processes, callers)
 		}})
 	}
 	c.targets = []target{
@@ -221,6 +207,44 @@ func redisContended(dir string, processes, callers int) comparison {
 		{contestant: oursNoHandOff, over: redisRueidis2, atLeast: 2.4},
 	}
 	return c
+}
+
+// redisQueues is one name that few or many clients wait for, each by itself.
+func redisQueues(dir string) comparison {
+	const processes = 4
+	few, many := "holdfast, 16 clients", "holdfast, 1,000 clients"
+	c := comparison{name: "redis, one name, many clients that wait", unit: "hand-overs a second"}
+	add := func(name string, clients int) {
+		c.contestants = append(c.contestants, contestant{name, func() (float64, map[string]float64, error) {
+			figure, more, err := redisContest(dir, each+"redis:"+oursNoHandOff, processes, clients/processes)
+			delete(more, cpuEach) // they count the warming up too
+			delete(more, serverEach)
+			return figure, more, err
+		}})
+	}
+	add(few, 16)
+	add(many, 1000)
+	c.targets = []target{{contestant: many, over: few, atLeast: 1 / 1.5}}
+	return c
+}
+
+// redisContest is one contest, and what of it is the server's work.
+func redisContest(dir, kind string, processes, callers int) (float64, map[string]float64, error) {
+	addr, err := startRedis(dir)
+	if err != nil {
+		return 0, nil, err
+	}
+	before, err := redisInfo(addr, "cpu", "used_cpu_user:", "used_cpu_sys:")
+	if err != nil {
+		return 0, nil, err
+	}
+	figure, more, err := contend(kind, addr, processes, callers)
+	if err != nil {
+		return 0, nil, err
+	}
+	after, err := redisInfo(addr, "cpu", "used_cpu_user:", "used_cpu_sys:")
+	more[serverEach] = (after - before) * 1e6 / (figure * contest.Seconds())
+	return figure, more, err
 }
 
 // redisPairOf makes one way to lock and unlock a name.

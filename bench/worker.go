@@ -22,6 +22,10 @@ const (
 	cpuEach   = "µs of the callers' processors a turn"
 	workerEnv = "HOLDFAST_BENCH_WORKER"
 	contest   = time.Second
+	// each begins the kind of workers whose callers have a client each: others
+	// share one. They warm up for a while, since many clients take time to dial.
+	each   = "each:"
+	warmUp = 2 * time.Second
 )
 
 // contend runs processes of callers that take turns on one lock for a second,
@@ -136,7 +140,7 @@ func doWork(kind, path, callers string) error {
 	if err != nil {
 		return err
 	}
-	pair, done, err := pairOf(kind, path)
+	pairs, done, err := pairsOf(kind, path, n)
 	if err != nil {
 		return err
 	}
@@ -146,12 +150,20 @@ func doWork(kind, path, callers string) error {
 		return err
 	}
 	did, errs := work{Turns: make([]float64, n), Spent: -cpuTime()}, make([]error, n)
+	begin := time.Now()
+	if strings.HasPrefix(kind, each) {
+		begin = begin.Add(warmUp)
+	}
+	end := begin.Add(contest)
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			for end := time.Now().Add(contest); time.Now().Before(end); did.Turns[i]++ {
-				if errs[i] = pair(); errs[i] != nil {
+			for now := time.Now(); now.Before(end); now = time.Now() {
+				if errs[i] = pairs[i](); errs[i] != nil {
 					return
+				}
+				if now.After(begin) {
+					did.Turns[i]++
 				}
 			}
 		})
@@ -162,6 +174,30 @@ func doWork(kind, path, callers string) error {
 	}
 	did.Spent += cpuTime()
 	return json.NewEncoder(os.Stdout).Encode(did)
+}
+
+// pairsOf is what each of n callers does.
+func pairsOf(kind, path string, n int) (pairs []func() error, done func(), err error) {
+	kind, own := strings.CutPrefix(kind, each)
+	var ends []func()
+	done = func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+	for i := range n {
+		if i > 0 && !own {
+			pairs = append(pairs, pairs[0])
+			continue
+		}
+		pair, end, err := pairOf(kind, path)
+		if err != nil {
+			done()
+			return nil, nil, err
+		}
+		pairs, ends = append(pairs, pair), append(ends, end)
+	}
+	return pairs, done, nil
 }
 
 func pairOf(kind, path string) (pair func() error, done func(), err error) {

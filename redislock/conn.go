@@ -2,11 +2,14 @@ package redislock
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -171,7 +174,7 @@ func (c *conn) write() {
 	for len(c.out) > 0 && c.err == nil {
 		buffer := c.out
 		c.out, c.spare = c.spare[:0], nil
-		if now := time.Now(); c.writeBy.Sub(now) < stalled/2 {
+		if now := time.Now(); c.writeBy.Sub(now) < stalled-unused {
 			c.writeBy = now.Add(stalled)
 			_ = c.net.SetWriteDeadline(c.writeBy)
 		}
@@ -325,10 +328,39 @@ func (c *conn) close(why error) {
 	c.end(why)
 }
 
-func (c *conn) ended() bool {
+// usable tells whether the connection lives. One that nobody used for a while is looked
+// at: a server that has gone said so, and what was sent to it would be unknown.
+func (c *conn) usable() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err != nil
+	if c.err == nil && c.first == nil && time.Until(c.writeBy) < stalled-unused && hungUpOn(c.net) {
+		c.end(io.EOF)
+	}
+	return c.err == nil
+}
+
+// unused is after how long a connection is looked at.
+const unused = 50 * time.Millisecond
+
+// hungUpOn tells whether the other side has closed the connection.
+func hungUpOn(nc net.Conn) (gone bool) {
+	if over, ok := nc.(*tls.Conn); ok {
+		nc = over.NetConn()
+	}
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = raw.Read(func(fd uintptr) bool {
+		n, _, why := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
+		gone = n == 0 && why == nil || errors.Is(why, syscall.ECONNRESET)
+		return true
+	})
+	return gone || err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // read reads what is left of the answers to t, into the end of replies. It can be gone

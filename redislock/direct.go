@@ -48,7 +48,7 @@ func newDirectLink(option *rueidis.ClientOption) *directLink {
 
 func (l *directLink) Do(ctx context.Context, commands ...Command) []Reply {
 	c := l.now.Load()
-	if c == nil || c.ended() {
+	if c == nil || !c.usable() {
 		var err error
 		if c, err = l.connection(ctx); err != nil {
 			return failed(len(commands), err)
@@ -63,7 +63,7 @@ func (l *directLink) Prompt(ctx context.Context) (context.Context, bool) { retur
 // connection waits for a connection.
 func (l *directLink) connection(ctx context.Context) (*conn, error) {
 	l.mu.Lock()
-	if c := l.now.Load(); c != nil && !c.ended() {
+	if c := l.now.Load(); c != nil && c.usable() {
 		l.mu.Unlock()
 		return c, nil
 	}

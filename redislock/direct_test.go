@@ -99,6 +99,20 @@ func TestASilentServer(t *testing.T) {
 	}
 }
 
+// A connection that the server has closed while nobody used it costs no call.
+func TestAConnectionThatWasClosed(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	link, c := server.direct(t), server.client(t)
+	for range 3 {
+		if err := link.Do(t.Context(), command("PING"))[0].Err; err != nil {
+			t.Error(err)
+		}
+		must(t, c, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		<-time.After(4 * unused)
+	}
+}
+
 // A reply is found and read wherever the network cuts it.
 func TestReplies(t *testing.T) {
 	t.Parallel()

@@ -68,7 +68,7 @@ func connect(ctx context.Context, option *rueidis.ClientOption, tasks *sync.Wait
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{net: nc, tasks: tasks, in: make([]byte, 0, bufferSize/4)}
+	c := &conn{net: quietly(nc), tasks: tasks, in: make([]byte, 0, bufferSize/4)}
 	ctx, cancel := context.WithTimeout(ctx, option.ConnWriteTimeout)
 	defer cancel()
 	for _, login := range logins(option) {

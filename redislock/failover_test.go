@@ -71,7 +71,8 @@ func (tr *traffic) note(verb string, err error) {
 		tr.done[verb]++
 		return
 	}
-	if kind := tr.s.Classify(err); kind != driver.Unavailable && kind != driver.Indeterminate {
+	// Canceled: the round's time was over before it came so far, on a busy machine.
+	if kind := tr.s.Classify(err); kind != driver.Unavailable && kind != driver.Indeterminate && kind != driver.Canceled {
 		tr.tb.Errorf("%s: %v: %v", verb, kind, err)
 	}
 }

@@ -161,6 +161,7 @@ func allKeys(key string) []string {
 
 func recordKey(tag, key string) string { return "hf:" + tag + ":" + key }
 func bucketKey(tag string) string      { return "hft:" + tag }
+func tombKey(tag, owner string) string { return "hfx:" + tag + ":" + owner }
 func ownerText(o *driver.Owner) string { return hex.EncodeToString(o[:]) }
 func inMillis(d time.Duration) int     { return int((d + time.Millisecond - 1) / time.Millisecond) }
 func millis(d time.Duration) string    { return strconv.Itoa(inMillis(d)) }

@@ -110,7 +110,7 @@ func TestVectors(t *testing.T) {
 	name := driver.Name{Key: "shop:Draw 2026-11", Prefix: "shop", Full: "Draw 2026-11"}
 	req := &driver.AcquireRequest{Name: name, Label: "web-1/4242", TTL: 30 * time.Second}
 	req.Owner, _ = readOwner("00112233445566778899aabbccddeeff")
-	words := bareCommands(client, req)[0].Words
+	words := (&store{id: client}).bareCommands(nil, req)[0].Words
 	if words[2] != bare {
 		t.Errorf("native:\n%s, want\n%s", words[2], bare)
 	}

@@ -24,8 +24,9 @@ type committer[Q, A any] struct {
 
 	mu    sync.Mutex
 	lanes map[int]*lane[Q, A]
-	first lane[Q, A]     // of shard 0, kept
-	wg    sync.WaitGroup // batches in flight
+	first lane[Q, A]      // of shard 0, kept
+	names map[string]bool // of the batch that is put together, kept
+	wg    sync.WaitGroup  // batches in flight
 }
 
 // lane is what goes to one shard; it exists while something does.
@@ -128,15 +129,18 @@ func (g *committer[Q, A]) fly(shard int, l *lane[Q, A]) {
 // stays is not overtaken by a later one of its name.
 func (g *committer[Q, A]) take(l *lane[Q, A]) (batch []*call[Q, A]) {
 	var rest []*call[Q, A]
-	names := map[string]bool{}
+	if g.names == nil {
+		g.names = map[string]bool{}
+	}
+	clear(g.names)
 	for _, call := range l.queue {
 		key := g.ref(call.req).Name.Key
-		if len(batch) == 0 || !call.alone && !batch[0].alone && len(batch) < g.c.maxBatch && !names[key] {
+		if len(batch) == 0 || !call.alone && !batch[0].alone && len(batch) < g.c.maxBatch && !g.names[key] {
 			batch = append(batch, call)
 		} else {
 			rest = append(rest, call)
 		}
-		names[key] = true
+		g.names[key] = true
 	}
 	l.queue = rest
 	return batch

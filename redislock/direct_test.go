@@ -84,7 +84,7 @@ func TestASilentServer(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
-			if err := ping(driver.WithDeadlineOnly(hasty + 200*time.Millisecond)); err == nil {
+			if err := ping(driver.WithDeadlineOnly(t.Context(), hasty+200*time.Millisecond)); err == nil {
 				t.Error("an answer")
 			}
 		})

@@ -81,12 +81,12 @@ func connect(ctx context.Context, option *rueidis.ClientOption, tasks *sync.Wait
 // words that do not say why.
 func logins(option *rueidis.ClientOption) (commands []Command) {
 	switch {
-	case option.Password == "":
-		commands = append(commands, command("PING"))
-	case option.Username == "":
+	case option.Username != "": // also without a password: nobody is let in as somebody else
+		commands = append(commands, command("AUTH", option.Username, option.Password))
+	case option.Password != "":
 		commands = append(commands, command("AUTH", option.Password))
 	default:
-		commands = append(commands, command("AUTH", option.Username, option.Password))
+		commands = append(commands, command("PING"))
 	}
 	if option.SelectDB != 0 {
 		commands = append(commands, command("SELECT", strconv.Itoa(option.SelectDB)))

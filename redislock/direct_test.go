@@ -113,6 +113,19 @@ func TestAConnectionThatWasClosed(t *testing.T) {
 	}
 }
 
+// A user whose password is not given is refused, and not taken for the default one.
+func TestAUserWithoutHisPassword(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	must(t, server.client(t), strings.Fields("ACL SETUSER shop on >secret ~* &* +@all")...)
+	for _, user := range []string{"shop", "nobody", "shop:wrong"} {
+		if _, err := openURL(t.Context(), strings.Replace(server.url(), "//", "//"+user+"@", 1)); err == nil || classify(err) != driver.Denied {
+			t.Errorf("%s: %v", user, err)
+		}
+	}
+	openAt(t, strings.Replace(server.url(), "//", "//shop:secret@", 1))
+}
+
 // A reply is found and read wherever the network cuts it.
 func TestReplies(t *testing.T) {
 	t.Parallel()

@@ -115,11 +115,11 @@ func breakForced(t *T) {
 func brokenRunsOut(t *T) {
 	a, b := t.peers()
 	n := t.Name()
-	h := a.granted(n, lasting(2*t.TTL()))
+	h := a.granted(n, lasting(t.Steady()))
 	b.breaks(&driver.BreakRequest{Name: n, Owner: h.Owner, Reason: "test"}, driver.Marked)
 	a.keeps(h.Ref, driver.Broken, "a broken grant")
 	next := b.obtains(n)
-	t.notBefore(h, next, 2*t.TTL())
+	t.notBefore(h, next, t.Steady())
 	a.keeps(h.Ref, driver.Lost, "a broken grant that ran out")
 	b.frees(next)
 }

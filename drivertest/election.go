@@ -63,7 +63,7 @@ var electionCases = []Case{
 	{
 		ID: "V2.11", Rule: "Observers see each leader, each value, and when nobody leads; one that comes late sees the present leader at once.",
 		Needs: NeedValue, Quick: true, Func: leadersAreSeen,
-		Kills: []string{"first value stays", "value unread", "token reset on delete"},
+		Kills: []string{"first value stays", "value unread"},
 	},
 	{
 		ID: "V2.12", Rule: "While leaders alternate, an observer's last word is right after each pause, and nothing older follows what it saw.",

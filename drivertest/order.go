@@ -101,7 +101,7 @@ func deadWaiter(t *T) {
 	a, b := t.peers()
 	n := t.Name()
 	h := a.granted(n)
-	b.place(n) // and is never heard of again
+	b.place(n, claiming(t.TTL())) // and is never heard of again
 	second := a.place(n)
 	begin := time.Now()
 	a.frees(h)
@@ -116,12 +116,12 @@ func deadWaiter(t *T) {
 func deadHolders(t *T) {
 	a, b := t.peers()
 	n := t.Name()
-	h := a.granted(n, lasting(t.TTL())) // dies
-	a.place(n)                          // dies
-	a.place(n)                          // dies
+	h := a.granted(n, lasting(t.Steady())) // dies
+	a.place(n, claiming(t.TTL()))          // dies
+	a.place(n, claiming(t.TTL()))          // dies
 	last := b.place(n)
 	next := b.moved(last)
-	t.notBefore(h, next, t.TTL())
+	t.notBefore(h, next, t.Steady())
 	a.keeps(h.Ref, driver.Lost, "the dead holder")
 	b.keeps(next.Ref, driver.Renewed, "the waiter behind the dead")
 	b.frees(next)
@@ -131,7 +131,7 @@ func deadHolders(t *T) {
 func noOvertaking(t *T) {
 	a, b := t.peers()
 	n := t.Name()
-	h := a.granted(n, lasting(t.TTL()))
+	h := a.granted(n, lasting(t.Steady()))
 	place := b.place(n)
 	c := t.peer()
 	t.eventually("the holder lapses", func() bool {

@@ -75,15 +75,18 @@ func as(o driver.Owner) ask { return func(r *driver.AcquireRequest) { r.Owner = 
 
 func lasting(ttl time.Duration) ask { return func(r *driver.AcquireRequest) { r.TTL = ttl } }
 
+func claiming(window time.Duration) ask { return func(r *driver.AcquireRequest) { r.Claim = window } }
+
 // longTTL is longer than any case but the patient ones.
 const longTTL = 5 * time.Minute
 
 func (p *peer) request(n driver.Name, asks []ask) *driver.AcquireRequest {
 	r := &driver.AcquireRequest{Name: n, Owner: newOwner(), Label: "drivertest", Mode: driver.Exclusive, TTL: p.t.Long()}
+	r.Claim = 4 * p.t.Steady() // none runs out for want of a core
 	for _, shape := range asks {
 		shape(r)
 	}
-	r.Claim = min(p.t.TTL(), r.TTL)
+	r.Claim = min(r.Claim, r.TTL)
 	return r
 }
 

@@ -107,20 +107,21 @@ func neverShortens(t *T) {
 func neverAddsUp(t *T) {
 	a, b := t.peers()
 	n := t.Name()
-	h := a.granted(n, lasting(t.TTL()))
+	first, ttl := t.Steady(), 2*t.Steady()
+	h := a.granted(n, lasting(first))
 	for range 200 {
-		res := a.renewed(h.Ref, 2*t.TTL())
-		if limit := 2*t.TTL() + t.props.Granularity; res.Status != driver.Renewed || res.Window > limit {
-			t.Fatalf("renewal: status %d, window %v for a TTL of %v", res.Status, res.Window, 2*t.TTL())
+		res := a.renewed(h.Ref, ttl)
+		if limit := ttl + t.props.Granularity; res.Status != driver.Renewed || res.Window > limit {
+			t.Fatalf("renewal: status %d, window %v for a TTL of %v", res.Status, res.Window, ttl)
 		}
 	}
 	h.sent = driver.Now() // no later than…
-	res := a.renewed(h.Ref, 2*t.TTL())
+	res := a.renewed(h.Ref, ttl)
 	if res.Status != driver.Renewed {
 		t.Fatalf("renewal: status %d", res.Status)
 	}
 	next := b.obtains(n) // bounded: 200 windows would be far beyond it
-	t.notBefore(h, next, 2*t.TTL())
+	t.notBefore(h, next, ttl)
 	b.frees(next)
 }
 

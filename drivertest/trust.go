@@ -54,7 +54,9 @@ func honestWindow(t *T) {
 		if s := h.grant.Sent; s > h.got {
 			t.Errorf("Sent lies %v after the answer", s.Sub(h.got))
 		}
-		b.refused(n, "within the window")
+		if _, res := b.ask(n); res.Status != driver.Held && !h.ranOut() {
+			t.Errorf("within the window: status %d, want held", res.Status)
+		}
 		a.frees(h)
 	}
 }
@@ -137,11 +139,11 @@ func claimWindow(t *T) {
 	a, b := t.peers()
 	n := t.Name()
 	h := a.granted(n)
-	first, second := b.place(n), a.place(n)
+	claim := t.TTL()
+	first, second := b.place(n, claiming(claim)), a.place(n)
 	sent := driver.Now()
 	a.frees(h)
 	handed := b.told(first)
-	claim := t.TTL() // as peers ask for
 	if w := handed.grant.Window; w < claim || w > claim+max(time.Second, t.props.Granularity) {
 		t.Errorf("a hand-over's window is %v, asked for was a claim window of %v", w, claim)
 	}

@@ -62,12 +62,11 @@ func (p *Process) Begin(cmd *exec.Cmd) error {
 
 // gone tells whether the server ended by itself; under mu.
 func (p *Process) gone() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
+	if p.cmd.Process.Signal(syscall.Signal(0)) == nil {
 		return false
 	}
+	<-p.ended // at once
+	return true
 }
 
 // Await waits until the server serves; if it does not, it is ended.

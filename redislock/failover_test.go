@@ -111,6 +111,8 @@ func survives(t *testing.T, url string, happen func()) {
 	tr := run(t, openAt(t, url))
 	defer tr.stop()
 	ref, place := hold(t, s, t.Name()), enqueue(t, s, t.Name())
+	stop := keepAlive(s, place)
+	defer stop()
 	tr.flows()
 	happen()
 	res := retry(t, s, func() (driver.RenewResult, error) {
@@ -121,6 +123,7 @@ func survives(t *testing.T, url string, happen func()) {
 		t.Fatalf("renewal: %+v", res)
 	}
 	tr.flows()
+	stop()
 	released := retry(t, s, func() (bool, error) { return s.Release(t.Context(), &driver.ReleaseRequest{Ref: ref}) })
 	if !released {
 		t.Error("nothing was released")
@@ -134,6 +137,29 @@ func survives(t *testing.T, url string, happen func()) {
 	})
 	next := hold(t, s, t.Name()+" other")
 	free(t, s, next)
+}
+
+// keepAlive beats a place as package holdfast does, since a busy machine may need longer for
+// all the rest than a place lives by itself. It ends when stop returns.
+func keepAlive(s *store, place driver.Ref) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				s.Beat(ctx, []driver.Ref{place}) // what fails meanwhile is made up for by the next
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
 }
 
 // Sentinel makes another master, and the old one a replica.

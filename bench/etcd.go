@@ -47,7 +47,7 @@ func stopEtcd() {
 	}
 }
 
-var etcd = network{store: "etcd", start: startEtcd, pair: etcdPairOf}
+var etcd = network{store: "etcd", pairs: 2000, start: startEtcd, pair: etcdPairOf}
 
 func etcdComparisons() []comparison {
 	pair := etcd.uncontended(etcdFloor, ours, etcdMutex)

@@ -43,11 +43,11 @@ func held(name, url string) comparison {
 const commandsASecond = "commands a second"
 
 // redisHeld is the same on a server, whose commands count.
-func redisHeld(dir string) comparison {
+func redisHeld() comparison {
 	return comparison{
 		name: "redis, 10,000 leases held for 10 s, TTL 30 s", unit: "% of a core",
 		contestants: []contestant{{ours, func() (float64, map[string]float64, error) {
-			addr, err := startRedis(dir)
+			addr, err := startRedis()
 			if err != nil {
 				return 0, nil, err
 			}

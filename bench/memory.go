@@ -19,8 +19,7 @@ import (
 func comparisons(dir string) []comparison {
 	return slices.Concat([]comparison{
 		filePair(dir), fileContended(dir), localHandOver(), valid(), held("10,000 leases held for 10 s, TTL 30 s", "memory://"), command(dir),
-		redisPair(dir), redisMany(dir), redisContended(dir, 16, 1), redisContended(dir, 4, 4), redisQueues(dir), redisHeld(dir),
-	}, etcdComparisons(), zookeeperComparisons())
+	}, redisComparisons(), etcdComparisons(), zookeeperComparisons())
 }
 
 // localHandOver is one name that 256 callers of one process want.

@@ -15,23 +15,21 @@ import (
 // compared.
 type network struct {
 	store string
+	pairs int                             // that one caller does in a round
 	start func() (addr string, err error) // the server, at the first call
 	pair  func(contestant, addr string) (pair func(name string) error, done func(), err error)
 }
-
-// networkPairs is how many pairs one caller does in a round.
-const networkPairs = 2000
 
 // uncontended is one caller who locks and unlocks one name.
 func (n network) uncontended(names ...string) comparison {
 	return comparison{name: n.store + ", pair", unit: "µs a pair", contestants: n.contestants(names, func(pair func(string) error) (float64, error) {
 		start := time.Now()
-		for range networkPairs {
+		for range n.pairs {
 			if err := pair("pair"); err != nil {
 				return 0, err
 			}
 		}
-		return float64(time.Since(start).Microseconds()) / networkPairs, nil
+		return float64(time.Since(start).Microseconds()) / float64(n.pairs), nil
 	})}
 }
 
@@ -94,12 +92,22 @@ func (n network) contended(processes, callers int, names ...string) comparison {
 	return c
 }
 
+const oursCancellable = "holdfast, by a ctx that can be cancelled"
+
 // holdfastAt is this library at a URL, with or without local hand-over.
 func holdfastAt(contestant, url string) (pair func(name string) error, done func(), err error) {
-	ctx := context.Background()
+	ctx, cancel := context.Background(), context.CancelFunc(func() {})
+	if contestant == oursCancellable {
+		ctx, cancel = context.WithCancel(ctx)
+	}
 	locks, err := holdfast.Open(ctx, url, &holdfast.Options{NoLocalHandOver: contestant == oursNoHandOff})
 	if err != nil {
+		cancel()
 		return nil, nil, err
+	}
+	done = func() {
+		closeClient(locks)
+		cancel()
 	}
 	return func(name string) error {
 		lease, err := locks.Acquire(ctx, name, nil)
@@ -107,5 +115,5 @@ func holdfastAt(contestant, url string) (pair func(name string) error, done func
 			return err
 		}
 		return lease.Release(ctx)
-	}, func() { closeClient(locks) }, nil
+	}, done, nil
 }

@@ -6,12 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	bsm "github.com/bsm/redislock"
@@ -21,7 +18,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	_ "github.com/holdfast-go/holdfast/redislock" // the store under test
 )
 
@@ -38,52 +35,23 @@ const (
 
 const serverEach = "µs of the server a turn"
 
-// redisPairs is how many pairs one caller does in a round.
-const redisPairs = 5000
-
 const compareAndDelete = `if redis.call("GET",KEYS[1])==ARGV[1] then return redis.call("DEL",KEYS[1]) end return 0`
 
-// redisServer is started with the first contestant that needs it.
-var redisServer struct {
-	once sync.Once
-	cmd  *exec.Cmd
-	addr string
-	err  error
-}
+// startRedis starts the server with the first contestant that needs it.
+var startRedis = sync.OnceValues(func() (string, error) {
+	s, err := redistest.Start(redistest.Default)
+	if err != nil {
+		return "", err
+	}
+	redisStarted = s
+	return s.Addr(), nil
+})
 
-func startRedis(dir string) (string, error) {
-	s := &redisServer
-	s.once.Do(func() {
-		var l net.Listener
-		if l, s.err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0"); s.err != nil {
-			return
-		}
-		s.addr = l.Addr().String()
-		_, port, _ := net.SplitHostPort(s.addr)
-		if s.err = l.Close(); s.err != nil {
-			return
-		}
-		s.cmd = exec.CommandContext(context.Background(), "redis-server", "--bind", "127.0.0.1", "--port", port, "--dir", dir,
-			"--save", "", "--appendonly", "no", "--logfile", filepath.Join(dir, "redis.log"))
-		s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if s.err = s.cmd.Start(); s.err != nil {
-			return
-		}
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
-			if conn, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", s.addr); err == nil {
-				s.err = conn.Close()
-				return
-			}
-		}
-		s.err = errors.New("redis-server does not listen")
-	})
-	return s.addr, s.err
-}
+var redisStarted *redistest.Server
 
 func stopRedis() {
-	if redisServer.cmd != nil && redisServer.cmd.Process != nil {
-		_ = redisServer.cmd.Process.Kill()
-		_ = redisServer.cmd.Wait()
+	if redisStarted != nil {
+		redisStarted.Remove()
 	}
 }
 
@@ -122,75 +90,23 @@ func redisInfo(addr, section string, words ...string) (total float64, err error)
 	return total, nil
 }
 
-// redisContestant times one way to lock.
-func redisContestant(dir, name string, run func(pair func(name string) error) (float64, error)) contestant {
-	return contestant{name, func() (float64, map[string]float64, error) {
-		addr, err := startRedis(dir)
-		if err != nil {
-			return 0, nil, err
-		}
-		pair, done, err := redisPairOf(name, addr)
-		if err != nil {
-			return 0, nil, err
-		}
-		defer done()
-		figure, err := run(pair)
-		return figure, nil, err
-	}}
-}
+var redis = network{store: "redis", pairs: 5000, start: startRedis, pair: redisPairOf}
 
-// redisPair is one caller who locks and unlocks one name.
-func redisPair(dir string) comparison {
-	run := func(pair func(string) error) (float64, error) {
-		start := time.Now()
-		for range redisPairs {
-			if err := pair("pair"); err != nil {
-				return 0, err
-			}
-		}
-		return float64(time.Since(start).Microseconds()) / redisPairs, nil
+func redisComparisons() []comparison {
+	peers := []string{redisBSM, redisRedsync, redisRueidis, redisRueidis2}
+	pair := redis.uncontended(append([]string{redisFloor, redisGoFloor, ours, oursCancellable}, peers...)...)
+	pair.targets = []target{
+		{contestant: ours, over: redisFloor, atMost: 1.2}, {contestant: ours, over: redisBSM, atMost: 1}, {contestant: ours, over: redisRueidis2, atMost: 1},
 	}
-	c := comparison{name: "redis, pair", unit: "µs a pair"}
-	for _, name := range []string{redisFloor, redisGoFloor, ours, redisBSM, redisRedsync, redisRueidis, redisRueidis2} {
-		c.contestants = append(c.contestants, redisContestant(dir, name, run))
+	many := redis.many(append([]string{redisFloor, redisGoFloor, ours}, peers...)...)
+	many.targets = []target{
+		{contestant: ours, over: redisFloor, atLeast: 0.9}, {contestant: ours, over: redisBSM, atLeast: 1.5}, {contestant: ours, over: redisRueidis2, atLeast: 1.5},
 	}
-	c.targets = []target{{contestant: ours, over: redisFloor, atMost: 1.2}, {contestant: ours, over: redisBSM, atMost: 1}, {contestant: ours, over: redisRueidis2, atMost: 1}}
-	return c
-}
-
-// redisMany is 64 callers of one process on a name each.
-func redisMany(dir string) comparison {
-	const callers = 64
-	run := func(pair func(string) error) (float64, error) {
-		counts, errs := make([]float64, callers), make([]error, callers)
-		var wg sync.WaitGroup
-		for i := range callers {
-			name := "many/" + strconv.Itoa(i)
-			wg.Go(func() {
-				for end := time.Now().Add(contest); time.Now().Before(end); counts[i]++ {
-					if errs[i] = pair(name); errs[i] != nil {
-						return
-					}
-				}
-			})
-		}
-		wg.Wait()
-		return sum(counts) / contest.Seconds(), errors.Join(errs...)
-	}
-	c := comparison{name: "redis, 64 callers on 64 names", unit: "pairs a second"}
-	for _, name := range []string{redisFloor, redisGoFloor, ours, redisBSM, redisRedsync, redisRueidis, redisRueidis2} {
-		c.contestants = append(c.contestants, redisContestant(dir, name, run))
-	}
-	c.targets = []target{
-		{contestant: ours, over: redisFloor, atLeast: 0.9},
-		{contestant: ours, over: redisBSM, atLeast: 1.5},
-		{contestant: ours, over: redisRueidis2, atLeast: 1.5},
-	}
-	return c
+	return []comparison{pair, many, redisContended(16, 1), redisContended(4, 4), redisQueues(), redisHeld()}
 }
 
 // redisContended is one name that many callers of several processes want.
-func redisContended(dir string, processes, callers int) comparison {
+func redisContended(processes, callers int) comparison {
 	c := comparison{name: fmt.Sprintf("redis, one name, %d processes x %d callers", processes, callers), unit: "hand-overs a second"}
 	names := []string{redisQueue, oursNoHandOff, redisRueidis2, redisBSM}
 	if callers > 1 {
@@ -198,7 +114,7 @@ func redisContended(dir string, processes, callers int) comparison {
 	}
 	for _, name := range names {
 		c.contestants = append(c.contestants, contestant{name, func() (float64, map[string]float64, error) {
-			return redisContest(dir, "redis:"+name, processes, callers)
+			return redisContest("redis:"+name, processes, callers)
 		}})
 	}
 	c.targets = []target{
@@ -210,13 +126,13 @@ func redisContended(dir string, processes, callers int) comparison {
 }
 
 // redisQueues is one name that few or many clients wait for, each by itself.
-func redisQueues(dir string) comparison {
+func redisQueues() comparison {
 	const processes = 4
 	few, many := "holdfast, 16 clients", "holdfast, 1,000 clients"
 	c := comparison{name: "redis, one name, many clients that wait", unit: "hand-overs a second"}
 	add := func(name string, clients int) {
 		c.contestants = append(c.contestants, contestant{name, func() (float64, map[string]float64, error) {
-			figure, more, err := redisContest(dir, each+"redis:"+oursNoHandOff, processes, clients/processes)
+			figure, more, err := redisContest(each+"redis:"+oursNoHandOff, processes, clients/processes)
 			delete(more, cpuEach) // they count the warming up too
 			delete(more, serverEach)
 			return figure, more, err
@@ -229,8 +145,8 @@ func redisQueues(dir string) comparison {
 }
 
 // redisContest is one contest, and what of it is the server's work.
-func redisContest(dir, kind string, processes, callers int) (float64, map[string]float64, error) {
-	addr, err := startRedis(dir)
+func redisContest(kind string, processes, callers int) (float64, map[string]float64, error) {
+	addr, err := startRedis()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -255,18 +171,8 @@ func redisPairOf(name, addr string) (pair func(name string) error, done func(), 
 		return rueidisFloor(addr)
 	case redisQueue:
 		return blpopQueue(addr)
-	case ours, oursNoHandOff:
-		locks, err := holdfast.Open(ctx, "redis://"+addr, &holdfast.Options{NoLocalHandOver: name == oursNoHandOff})
-		if err != nil {
-			return nil, nil, err
-		}
-		return func(name string) error {
-			lease, err := locks.Acquire(ctx, name, nil)
-			if err != nil {
-				return err
-			}
-			return lease.Release(ctx)
-		}, func() { closeClient(locks) }, nil
+	case ours, oursNoHandOff, oursCancellable:
+		return holdfastAt(name, "redis://"+addr)
 	case redisRueidis, redisRueidis2:
 		return rueidislockPair(addr, name == redisRueidis2)
 	}

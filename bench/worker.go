@@ -201,11 +201,7 @@ func pairsOf(kind, path string, n int) (pairs []func() error, done func(), err e
 }
 
 func pairOf(kind, path string) (pair func() error, done func(), err error) {
-	if name, ok := strings.CutPrefix(kind, "redis:"); ok {
-		one, end, openErr := redisPairOf(name, path)
-		return func() error { return one("contended") }, end, openErr
-	}
-	for _, n := range []network{etcd, zookeeper} {
+	for _, n := range []network{redis, etcd, zookeeper} {
 		if name, ok := strings.CutPrefix(kind, n.store+":"); ok {
 			one, end, openErr := n.pair(name, path)
 			return func() error { return one("contended") }, end, openErr

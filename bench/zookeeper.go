@@ -58,7 +58,7 @@ func warm(s *zktest.Server) error {
 	return errors.Join(errs...)
 }
 
-var zookeeper = network{store: "zookeeper", start: startZooKeeper, pair: zookeeperPairOf}
+var zookeeper = network{store: "zookeeper", pairs: 2000, start: startZooKeeper, pair: zookeeperPairOf}
 
 func zookeeperComparisons() []comparison {
 	pair := zookeeper.uncontended(zookeeperFloor, ours, zookeeperLock)

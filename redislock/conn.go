@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,7 +57,8 @@ const hasty = time.Second
 // errSilent is of those whose connection another call gave up.
 var errSilent = errors.New("redis: no answer in time: the connection was given up")
 
-// stalled is how long nothing may come, or go, that nobody waits for any more.
+// stalled is how long nothing may come, or go, that nobody waits for any more, or who
+// does waits for ever: else a server that has gone without a word would be waited for by all.
 const stalled = 5 * time.Second
 
 // connect dials and logs in. An error is surely not of anything else that was sent.
@@ -71,7 +73,7 @@ func connect(ctx context.Context, option *rueidis.ClientOption, tasks *sync.Wait
 	for _, login := range logins(option) {
 		if err = c.exchange(ctx, []Command{login})[0].Err; err != nil {
 			c.close(err)
-			return nil, err
+			return nil, discreet(err)
 		}
 	}
 	return c, nil
@@ -92,6 +94,16 @@ func logins(option *rueidis.ClientOption) (commands []Command) {
 		commands = append(commands, command("SELECT", strconv.Itoa(option.SelectDB)))
 	}
 	return commands
+}
+
+// discreet leaves out what a server repeats that does not know a command: the password.
+func discreet(err error) error {
+	e, ok := err.(ServerError) //nolint:errorlint // an exchange gives it bare
+	if !ok {
+		return err
+	}
+	text, _, _ := strings.Cut(string(e), ", with args")
+	return ServerError(text)
 }
 
 // exchange sends commands and returns their answers, or when ctx ends.
@@ -128,6 +140,9 @@ func (c *conn) exchange(ctx context.Context, commands []Command) []Reply {
 // is to be interrupted when its ctx ends. last tells that the call is then the
 // connection's last.
 func limitOf(ctx context.Context) (end time.Time, last bool) {
+	if ctx.Done() == nil {
+		return time.Now().Add(stalled), true
+	}
 	if !driver.DeadlineOnly(ctx) {
 		return time.Time{}, false
 	}
@@ -310,7 +325,7 @@ func (c *conn) end(err error) {
 		return
 	}
 	c.err = err
-	_ = c.net.Close()
+	_ = under(c.net).Close() // TLS would say a farewell first, and might have to wait for that
 	for t := c.first; t != nil; t = t.next {
 		if !t.leads && !t.gone {
 			t.leads = true

@@ -116,8 +116,33 @@ func dialError(err error) error {
 	return err
 }
 
+// enter lets a call use connections of its own. Closing the link ends its ctx, and waits
+// until it leaves.
+func (l *directLink) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, nil, &driver.Failure{Kind: driver.Unavailable, Err: errClosed}
+	}
+	l.tasks.Add(1)
+	ctx, end := context.WithCancel(ctx)
+	stop := context.AfterFunc(l.life, end)
+	return ctx, func() {
+		stop()
+		end()
+		l.tasks.Done()
+	}, nil
+}
+
 // DoApart takes a connection that nobody else uses.
 func (l *directLink) DoApart(ctx context.Context, commands ...Command) []Reply {
+	ctx, leave, err := l.enter(ctx)
+	if err != nil {
+		return failed(len(commands), err)
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, stalled)
+	defer cancel()
 	c, err := l.takeApart(ctx)
 	if err != nil {
 		return failed(len(commands), dialError(err))
@@ -133,16 +158,23 @@ func (l *directLink) DoApart(ctx context.Context, commands ...Command) []Reply {
 	return replies
 }
 
-func (l *directLink) takeApart(ctx context.Context) (c *conn, err error) {
+func (l *directLink) takeApart(ctx context.Context) (*conn, error) {
+	for c := l.kept(); c != nil; c = l.kept() {
+		if c.usable() {
+			return c, nil
+		}
+	}
+	return connect(ctx, l.option, &l.tasks)
+}
+
+// kept takes one of the idle connections, if there is any.
+func (l *directLink) kept() (c *conn) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if last := len(l.apart) - 1; last >= 0 {
 		c, l.apart = l.apart[last], l.apart[:last]
 	}
-	l.mu.Unlock()
-	if c != nil {
-		return c, nil
-	}
-	return connect(ctx, l.option, &l.tasks)
+	return c
 }
 
 // idle tells whether the connection lives, and no answer is to come.
@@ -158,6 +190,11 @@ func (l *directLink) Addr() string { return "" }
 
 // Subscribe hears on a connection of its own.
 func (l *directLink) Subscribe(ctx context.Context, channel string, _ bool, ready func(), heard func(string)) error {
+	ctx, leave, err := l.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	c, err := connect(ctx, l.option, &l.tasks)
 	if err != nil {
 		return err

@@ -13,13 +13,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/holdfast-go/holdfast/driver"
 )
 
 // direct makes a link of a test's own.
 func (s *server) direct(tb testing.TB) *directLink {
 	tb.Helper()
-	u, err := url.Parse(s.url())
+	return directTo(tb, s.url())
+}
+
+func directTo(tb testing.TB, address string) *directLink {
+	tb.Helper()
+	u, err := url.Parse(address)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -99,17 +106,108 @@ func TestASilentServer(t *testing.T) {
 	}
 }
 
-// A connection that the server has closed while nobody used it costs no call.
+// So it does where the calls have no end, and nobody else is there who runs out of time.
+func TestASilentServerAndNoEnd(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	link := server.direct(t)
+	ping := func(do func(context.Context, ...Command) []Reply) error {
+		return do(context.WithoutCancel(t.Context()), command("PING"))[0].Err
+	}
+	if err := errors.Join(ping(link.Do), ping(link.DoApart)); err != nil {
+		t.Fatal(err)
+	}
+	server.Signal(syscall.SIGSTOP)
+	silent := make(chan error, 2)
+	go func() { silent <- ping(link.Do) }()
+	go func() { silent <- ping(link.DoApart) }()
+	for range 2 {
+		select {
+		case err := <-silent:
+			if classify(err) != driver.Indeterminate {
+				t.Error(err)
+			}
+		case <-time.After(patience):
+			t.Fatal("it is waited for")
+		}
+	}
+	server.Signal(syscall.SIGCONT)
+	if err := errors.Join(ping(link.Do), ping(link.DoApart)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Close ends what is under way, also apart, and is not behind it.
+func TestCloseEndsCallsApart(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	link := server.direct(t)
+	if err := link.DoApart(t.Context(), command("PING"))[0].Err; err != nil {
+		t.Fatal(err)
+	}
+	server.Signal(syscall.SIGSTOP)
+	done := make(chan error, 1)
+	go func() { done <- link.DoApart(context.WithoutCancel(t.Context()), command("PING"))[0].Err }()
+	until(t, "it is sent", func() bool {
+		link.mu.Lock()
+		defer link.mu.Unlock()
+		return len(link.apart) == 0
+	})
+	link.Close()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("an answer")
+		}
+	default:
+		t.Error("it goes on")
+	}
+	if err := link.DoApart(t.Context(), command("PING"))[0].Err; classify(err) != driver.Unavailable {
+		t.Error(err)
+	}
+}
+
+// A connection that the server has closed while nobody used it costs no call, also
+// after the limit of the last call.
 func TestAConnectionThatWasClosed(t *testing.T) {
 	t.Parallel()
 	server := ownServer(t)
-	link, c := server.direct(t), server.client(t)
-	for range 3 {
-		if err := link.Do(t.Context(), command("PING"))[0].Err; err != nil {
-			t.Error(err)
+	outlives(t, server.direct(t), server.client(t))
+}
+
+func outlives(t *testing.T, link *directLink, c rueidis.Client) {
+	t.Helper()
+	ping := func(ctx context.Context) {
+		for _, do := range []func(context.Context, ...Command) []Reply{link.Do, link.DoApart} {
+			if err := do(ctx, command("PING"))[0].Err; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, limit := range []time.Duration{0, 2 * hasty, 0} {
+		ping(t.Context())
+		limited, cancel := driver.WithDeadlineOnly(t.Context(), limit)
+		if limit > 0 {
+			ping(limited)
 		}
 		must(t, c, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		<-limited.Done()
+		cancel()
 		<-time.After(4 * unused)
+	}
+}
+
+// A server that knows no AUTH repeats its words; we do not.
+func TestNoPasswordInErrors(t *testing.T) {
+	t.Parallel()
+	for want, server := range map[driver.Kind]*server{
+		driver.Unsupported: ownServer(t, "--rename-command", "AUTH", "LOGIN"),
+		driver.Denied:      ownServer(t), // it asks for none
+	} {
+		_, err := openURL(t.Context(), strings.Replace(server.url(), "//", "//:secret@", 1))
+		if err == nil || classify(err) != want || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%v: %v", want, err)
+		}
 	}
 }
 
@@ -143,7 +241,7 @@ func TestReplies(t *testing.T) {
 	if got, size := readReply([]byte(text)); size != len(text) || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %d bytes", got, size)
 	}
-	for _, bad := range []string{"?\r\n", "$x\r\n", "*-2\r\n", "*1\r\n%1\r\n"} {
+	for _, bad := range []string{"?\r\n", "$x\r\n", "*-2\r\n", "*1\r\n%1\r\n", "$9223372036854775807\r\n"} {
 		if whole, err := (&scanner{}).scan([]byte(bad)); whole || err == nil {
 			t.Errorf("%q was taken", bad)
 		}

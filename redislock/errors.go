@@ -36,6 +36,7 @@ var refusals = []struct {
 	{"NOPERM ", driver.Denied},
 	{"NOAUTH ", driver.Denied},
 	{"WRONGPASS ", driver.Denied},
+	{"called without any password configured", driver.Denied},
 	{"user executing the script can't", driver.Denied},
 	{"ACL failure in script", driver.Denied},
 	{"unknown command", driver.Unsupported},

@@ -77,10 +77,13 @@ func cutLine(b []byte) (line []byte, n int, ok bool) {
 	return b[:end-1], end + 1, true
 }
 
+// longestText is more than a server ever has in one text.
+const longestText = 1 << 30
+
 // lengthOf reads the number behind the kind; -1 stands for nothing.
 func lengthOf(line []byte) (int, error) {
 	n, err := strconv.Atoi(string(line[1:])) // the compiler makes no copy
-	if err != nil || n < -1 {
+	if err != nil || n < -1 || n > longestText {
 		return 0, errProtocol
 	}
 	return n, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"syscall"
 	"time"
 )
@@ -17,8 +16,11 @@ import (
 func (c *conn) usable() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil && c.first == nil && time.Until(c.writeBy) < stalled-unused && hungUpOn(c.net) {
-		c.end(io.EOF)
+	if c.err == nil && c.first == nil && time.Until(c.writeBy) < stalled-unused {
+		c.limit(time.Time{}) // past the limit of the last call nothing can be looked at
+		if hungUpOn(c.net) {
+			c.end(io.EOF)
+		}
 	}
 	return c.err == nil
 }
@@ -26,12 +28,18 @@ func (c *conn) usable() bool {
 // unused is after how long a connection is looked at.
 const unused = 50 * time.Millisecond
 
-// hungUpOn tells whether the other side has closed the connection.
-func hungUpOn(nc net.Conn) (gone bool) {
+// under is the connection that TLS is spoken over, if it is.
+func under(nc net.Conn) net.Conn {
 	if over, ok := nc.(*tls.Conn); ok {
-		nc = over.NetConn()
+		return over.NetConn()
 	}
-	sc, ok := nc.(syscall.Conn)
+	return nc
+}
+
+// hungUpOn tells whether the other side has closed the connection, or is about to: where
+// nothing was asked, what it says can only be its farewell.
+func hungUpOn(nc net.Conn) (gone bool) {
+	sc, ok := under(nc).(syscall.Conn)
 	if !ok {
 		return false
 	}
@@ -40,11 +48,11 @@ func hungUpOn(nc net.Conn) (gone bool) {
 		return false
 	}
 	err = raw.Read(func(fd uintptr) bool {
-		n, _, why := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
-		gone = n == 0 && why == nil || errors.Is(why, syscall.ECONNRESET)
+		_, _, why := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
+		gone = !errors.Is(why, syscall.EAGAIN) && !errors.Is(why, syscall.EINTR)
 		return true
 	})
-	return gone || err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+	return gone || err != nil
 }
 
 // read reads what is left of the answers to t, into the end of replies. It can be gone

@@ -96,12 +96,12 @@ func (a *authority) trusting(t *testing.T) (ca, mine string) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
-	server, err := redistest.StartTLS(redistest.Default, a.servers(t))
+	started, err := redistest.StartTLS(redistest.Default, a.servers(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(server.Remove)
-	base := "rediss://" + server.TLSAddr()
+	t.Cleanup(started.Remove)
+	plain, base := &server{started}, "rediss://"+started.TLSAddr()
 	ca, mine := a.trusting(t)
 	s, other := openAt(t, base+ca+mine), openAt(t, base+ca+mine)
 	var h heard
@@ -109,6 +109,7 @@ func TestTLS(t *testing.T) {
 	ref, place := hold(t, s, t.Name()), enqueue(t, other, t.Name())
 	free(t, s, ref)
 	until(t, "the grant is told", func() bool { return h.has(driver.GrantSignal, place.Owner) })
+	outlives(t, directTo(t, base+ca+mine), plain.client(t))
 	refusesTLS(t, a, base)
 	for what, bad := range map[string]string{
 		"another name":             base + ca + mine + "&server-name=elsewhere",

@@ -119,14 +119,14 @@ func releaseKeeps(t *T) {
 	n := t.Name()
 	h := a.granted(n)
 	sent := driver.Now()
-	if !a.releases(&driver.ReleaseRequest{Ref: h.Ref, Keep: t.TTL()}) {
+	if !a.releases(&driver.ReleaseRequest{Ref: h.Ref, Keep: t.Steady()}) {
 		t.Errorf("release of a live grant answered false")
 	}
 	a.keeps(h.Ref, driver.Lost, "a released grant that is kept")
 	b.refused(n, "while the name is kept")
 	next := b.obtains(n)
-	if gap := next.got.Sub(sent); gap < t.TTL()-t.TTL()/100 {
-		t.Errorf("granted %v after a release that keeps the name for %v", gap, t.TTL())
+	if gap := next.got.Sub(sent); gap < t.Steady()-t.Steady()/100 {
+		t.Errorf("granted %v after a release that keeps the name for %v", gap, t.Steady())
 	}
 	b.frees(next)
 }

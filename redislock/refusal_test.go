@@ -77,6 +77,38 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
+// So are the keys that go with a name.
+func TestForeignKeysBeside(t *testing.T) {
+	t.Parallel()
+	server := sharedServer(t)
+	s, c := server.open(t), server.client(t)
+	for i, held := range []bool{true, true, true, false} {
+		name := t.Name() + strconv.Itoa(i)
+		key := allKeys(":" + name)[min(2+i, 4)]
+		must(t, c, "SET", key, "theirs")
+		var ref driver.Ref
+		req := request(name)
+		if req.Queue = true; held {
+			ref = hold(t, s, name)
+		}
+		if i > 1 {
+			req.Mode = driver.Shared
+		}
+		if res, err := s.Acquire(t.Context(), req); err == nil || s.Classify(err) != driver.Conflict {
+			t.Errorf("%s: %+v, %v", key, res, err)
+		}
+		if held {
+			free(t, s, ref)
+		}
+		if status, err := s.Break(t.Context(), &driver.BreakRequest{Name: nameOf(name), Owner: hold(t, s, name).Owner, Force: true}); status != driver.Freed {
+			t.Errorf("%s: %v, %v", key, status, err)
+		}
+		if text, err := do(t, c, "GET", key).ToString(); text != "theirs" {
+			t.Errorf("%s: %q, %v", key, text, err)
+		}
+	}
+}
+
 // So is a counter of a bucket that is none; what was taken by then is given back.
 func TestForeignBucket(t *testing.T) {
 	t.Parallel()

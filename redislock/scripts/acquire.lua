@@ -58,7 +58,11 @@ end
 
 local function enqueue(rec, s, p)
   if s.waiting == 0 then
-    call('DEL', queueOf(rec), placesOf(rec))
+    if call('EXISTS', queueOf(rec), placesOf(rec)) > 0 then
+      call('LINDEX', queueOf(rec), 0) -- what is not ours is refused
+      call('HLEN', placesOf(rec))
+      call('DEL', queueOf(rec), placesOf(rec))
+    end
     s.head, s.quit, s.stretched = 0, 0, true
   end
   p.since = num(now)
@@ -92,6 +96,7 @@ local function rarely(i)
   elseif (s.kind ~= '-' or s.waiting > 0) and s.limit ~= limit then
     answer = 'C' .. s.limit
   else
+    if mode ~= 'x' and s.kind ~= mode then call('HLEN', holdersOf(rec)) end -- what is not ours is refused
     s.limit = limit
     if s.kind == '-' and s.waiting == 0 then s.name = name end -- else it is there, with a value perhaps
     if admits(s, mode, p.n) and (s.waiting == 0 or string.find(flags, 'u')) then

@@ -76,7 +76,7 @@ local function save(rec, s)
     s.head, s.quit, s.wrote = 0, 0, true
   end
   if s.kind == '-' and s.waiting == 0 then
-    if s.form then call('DEL', rec, holdersOf(rec)) end
+    if s.form then call('DEL', rec) end -- the last holder took his key with him
     return
   end
   local v

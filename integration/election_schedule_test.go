@@ -17,7 +17,7 @@ import (
 // electionHistories is how many random elections a run plays.
 const (
 	electionHistories     = 800
-	electionHistoriesFull = 30_000
+	electionHistoriesFull = 5_000
 )
 
 // runs is holdfast.Election.Run, or something that does it wrong.

@@ -26,7 +26,7 @@ import (
 // the Go scheduler, not by the seed, so a failure may take some runs to show.
 const (
 	histories     = 3000
-	historiesFull = 100_000
+	historiesFull = 15_000 // the race detector keeps a quarter of a megabyte of each
 	repetitions   = 200
 	maxFailures   = 5 // then the run ends
 	lanes         = 2

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// rounds is odd, so that the median is a measured figure.
-const rounds = 5
+// rounds should be odd, so that the median is a measured figure.
+var rounds = 7
 
 // comparison is contestants that do the same job.
 type comparison struct {
@@ -47,6 +47,7 @@ func main() {
 	if worker() {
 		return
 	}
+	flag.IntVar(&rounds, "rounds", rounds, "how often each contestant runs")
 	write := flag.String("write", "", "also write the results, as Markdown, to this file")
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "holdfast-bench-")

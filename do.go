@@ -18,9 +18,9 @@ func (c *Client) Do(ctx context.Context, name string, o *AcquireOptions, fn func
 	if err != nil {
 		return err
 	}
-	work, cancel := context.WithCancelCause(lease.Context())
-	defer cancel(nil)
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	work := lease.newContext(lease.Context())
+	defer work.cancel(nil)
+	stop := context.AfterFunc(ctx, func() { work.cancel(context.Cause(ctx)) })
 	defer stop()
 	defer func() { _ = lease.Release(ctx) }()
 	err = fn(work, lease)
@@ -36,8 +36,6 @@ func (l *Lease) whyInvalid(op string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case l.cause == nil: // the deadline has passed, and the keeper has not seen it yet
-		return l.errorf(op, ErrLost, nil)
 	case errors.Is(l.cause, ErrClosed): // by somebody else, in the middle of the work
 		return l.errorf(op, ErrLost, l.cause)
 	case errors.Is(l.cause, ErrReleased):

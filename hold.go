@@ -25,7 +25,8 @@ type hold struct {
 	leases  []*Lease
 	granted driver.Instant
 	window  time.Duration // as last granted
-	// deadline is an Instant, read by Valid without the lock.
+	// deadline is an Instant, read by Valid without the lock. Less than 0: it has
+	// lapsed. 0: the hold is retired.
 	deadline atomic.Int64
 	revoked  error // why it was broken; it stays in the store until released
 	ended    bool  // not ours any more, or on its way back
@@ -75,12 +76,41 @@ func (h *hold) setDeadline(d driver.Instant) {
 	if h.ask.maxHold > 0 {
 		d = min(d, h.granted.Add(h.ask.maxHold))
 	}
-	if d > driver.Instant(h.deadline.Load()) {
-		h.deadline.Store(int64(d))
+	h.moveDeadline(func(old driver.Instant) driver.Instant { return max(old, d) })
+}
+
+// moveDeadline leaves one that has lapsed where it is.
+func (h *hold) moveDeadline(to func(old driver.Instant) driver.Instant) {
+	for {
+		old := h.deadline.Load()
+		if old < 0 || h.deadline.CompareAndSwap(old, int64(to(driver.Instant(old)))) {
+			return
+		}
 	}
 }
 
-func (h *hold) left() time.Duration { return driver.Instant(h.deadline.Load()).Until() }
+// lapsed tells whether the deadline has passed, and makes it final if so: who was
+// told that the lease is lost must never see it trusted again, though a renewal
+// were answered in that very moment. It needs no lock.
+func (h *hold) lapsed() bool {
+	for {
+		deadline := h.deadline.Load()
+		if driver.Now() < driver.Instant(deadline) {
+			return false
+		}
+		if deadline <= 0 || h.deadline.CompareAndSwap(deadline, -deadline) {
+			return true
+		}
+	}
+}
+
+// until is the deadline, also when it has lapsed.
+func (h *hold) until() driver.Instant {
+	deadline := h.deadline.Load()
+	return driver.Instant(max(deadline, -deadline))
+}
+
+func (h *hold) left() time.Duration { return h.until().Until() }
 
 // nextAlarm is when the keeper must look at the hold: at the next renewal or
 // check, and at the deadline. Renewals are rounded down to a grid so that those
@@ -153,7 +183,7 @@ func (h *hold) endAlone() {
 		end = max(end, trustUntil(l.since, l.ttl))
 	}
 	h.ask.noRenew = true
-	h.deadline.Store(int64(min(end, driver.Instant(h.deadline.Load()))))
+	h.moveDeadline(func(old driver.Instant) driver.Instant { return min(old, end) })
 	h.c.keeper.schedule(h)
 }
 

@@ -28,7 +28,8 @@ type Lease struct {
 	context atomic.Pointer[leaseContext]
 
 	over  atomic.Bool // set once cause is
-	cause error       // why the lease ended; under client.mu
+	cause error       // why the lease ended; written once, under client.mu, read without it when over
+	gone  error       // what its release found: the store no longer had it; under client.mu
 
 	// The first Release. Not a sync.Once: those who wait for it would stop the
 	// time of a testing/synctest bubble.
@@ -55,39 +56,39 @@ func (l *Lease) Owner() string { return hex.EncodeToString(l.hold.owner[:]) }
 
 // Valid tells whether the lease may still be trusted. It reads the clock and
 // nothing else: call it right before a side effect. It is false from the
-// deadline on, even if the process was stopped or the machine suspended.
-func (l *Lease) Valid() bool {
-	return !l.over.Load() && driver.Now() < driver.Instant(l.hold.deadline.Load())
-}
+// deadline on, even if the process was stopped or the machine suspended. What was
+// false once stays so.
+func (l *Lease) Valid() bool { return !l.over.Load() && !l.hold.lapsed() }
 
 // Context carries the values of the acquire's ctx, but not its cancellation.
 // It ends with the lease; context.Cause then matches ErrLost, ErrBroken or
-// ErrReleased. An acquire of the same name made with it is reentrant if it asks
-// for that, and refused with ErrConflict if not.
+// ErrReleased. Its Err and Done look at the deadline themselves, as Valid does: who
+// asks either after it finds the context, and those derived from it, ended. An
+// acquire of the same name made with it is reentrant if it asks for that, and
+// refused with ErrConflict if not.
 func (l *Lease) Context() context.Context {
 	if lc := l.context.Load(); lc != nil {
-		return lc.ctx
+		return lc
 	}
 	c := l.hold.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	lc := l.context.Load()
 	if lc == nil {
-		lc = new(leaseContext)
-		lc.ctx, lc.cancel = context.WithCancelCause(&l.values)
+		lc = l.newContext(&l.values)
 		if l.cause != nil {
 			lc.cancel(l.cause) // nobody has it yet, so this runs no code of others
 		}
 		l.context.Store(lc)
 	}
-	return lc.ctx
+	return lc
 }
 
 // Deadline is until when the lease may be trusted unless it is renewed. It is
 // false where the hold has no end of its own, as on the file store. After the
 // end it is a time in the past.
 func (l *Lease) Deadline() (time.Time, bool) {
-	deadline := driver.Instant(l.hold.deadline.Load())
+	deadline := l.hold.until()
 	if l.over.Load() {
 		deadline = 0
 	}
@@ -182,18 +183,23 @@ func (l *Lease) endContext() {
 	}
 }
 
-// ended says why the lease ended, nil if it has not; under client.mu.
+// ended says why the lease ended, nil if it has not; under client.mu. The keeper
+// may not have come round to one whose deadline has passed.
 func (l *Lease) ended(op string) error {
-	if l.cause == nil {
+	cause := l.cause
+	switch {
+	case l.gone != nil:
+		cause = l.gone
+	case cause == nil && l.hold.lapsed():
+		return l.errorf(op, ErrLost, errLapsed)
+	case cause == nil:
 		return nil
 	}
-	why := l.cause
-	if e, ok := errors.AsType[*Error](why); ok {
+	var why error
+	if e, ok := errors.AsType[*Error](cause); ok {
 		why = e.Err // the reason without its frame
-	} else {
-		why = nil
 	}
-	return l.errorf(op, endKind(l.cause), why)
+	return l.errorf(op, endKind(cause), why)
 }
 
 func endKind(cause error) error {
@@ -220,39 +226,6 @@ func (c *Client) storeToken(full uint64) uint64 {
 		return full
 	}
 	return full >> 8
-}
-
-// heldKey finds the lease of a name in its context. It is asked for by pointer,
-// which costs no allocation.
-type heldKey struct {
-	c   *Client
-	key string
-}
-
-// leaseContext is what Lease.Context hands out, and its end.
-type leaseContext struct {
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-}
-
-// leaseValues is the parent of a lease's context: the values of the acquire's
-// ctx and the lease itself, but neither cancellation nor deadline. (It saves what
-// context.WithoutCancel and WithValue would cost; package context asks a parent
-// for its own cancellation only if that has a Done.)
-type leaseValues struct {
-	parent context.Context
-	lease  *Lease
-}
-
-func (leaseValues) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (leaseValues) Done() <-chan struct{}       { return nil }
-func (leaseValues) Err() error                  { return nil }
-
-func (v leaseValues) Value(key any) any {
-	if held, ok := key.(*heldKey); ok && held.c == v.lease.hold.c && held.key == v.lease.hold.line.name.Key {
-		return v.lease
-	}
-	return v.parent.Value(key)
 }
 
 // newLease makes the lease of a hold for the waiter w; under client.mu.

@@ -21,9 +21,10 @@ func (c *Client) lose(h *hold, why, forced string) *farewell {
 		c.lingering--
 		c.paid()
 	}
+	bye := c.bid(h.leases, c.errorf("hold", h.line.name.Full, kind, textError(why)), left) // before the deadline is taken away, see Lease.look
 	h.retire()
 	h.line.stir()
-	return c.bid(h.leases, c.errorf("hold", h.line.name.Full, kind, textError(why)), left)
+	return bye
 }
 
 // revoke ends the leases with ErrBroken, while the hold stays in the store until

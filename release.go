@@ -13,6 +13,9 @@ import (
 func (h *hold) release(ctx context.Context, l *Lease) (told bool, err error) {
 	c := h.c
 	c.mu.Lock()
+	if l.cause == nil && h.lapsed() {
+		return false, l.endLate() // it unlocks
+	}
 	cause := l.ended("release")
 	told = l.told && cause == nil
 	l.finish(ErrReleased)
@@ -31,7 +34,7 @@ func (h *hold) release(ctx context.Context, l *Lease) (told bool, err error) {
 	if err := c.giveUp(ctx, h, l); err != nil {
 		if cause == nil && errors.Is(err, ErrLost) { // every later call says so too
 			c.mu.Lock()
-			l.cause = err
+			l.gone = err
 			c.mu.Unlock()
 		}
 		return told, err
@@ -39,11 +42,23 @@ func (h *hold) release(ctx context.Context, l *Lease) (told bool, err error) {
 	return told, cause
 }
 
+// endLate does what the keeper has not come round to: the deadline has passed. It
+// is called with client.mu and returns without.
+func (l *Lease) endLate() error {
+	c := l.hold.c
+	bye := c.expire(l.hold)
+	err := l.ended("release")
+	c.mu.Unlock()
+	bye.end()
+	bye.tell()
+	return err
+}
+
 // giveUp gives a hold back to the store. It is called with mu and returns
 // without.
 func (c *Client) giveUp(ctx context.Context, h *hold, l *Lease) error {
 	ln, asking := h.line, h.asking
-	end := driver.Instant(h.deadline.Load())
+	end := h.until()
 	req := &driver.ReleaseRequest{Ref: h.ref()}
 	if kept := h.granted.Add(h.ask.minHold); h.ask.minHold > 0 && kept.Until() > 0 && h.revoked == nil {
 		if c.props.Bound == driver.ByConnection {

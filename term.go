@@ -50,21 +50,20 @@ func (e *Election) Run(ctx context.Context, fn func(ctx context.Context, t *Term
 
 // duty is the work of one term.
 type duty struct {
-	e      *Election
-	term   *Term
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when fn has returned
-	grace  time.Duration
-	timer  *time.Timer
+	e     *Election
+	term  *Term
+	ctx   *leaseContext
+	done  chan struct{} // closed when fn has returned
+	grace time.Duration
+	timer *time.Timer
 }
 
 // serve does the work of one term, and resigns. over says that Run is over, with
 // err; else err is what ended the work, nil if it was the end of the term.
 func (e *Election) serve(ctx context.Context, term *Term, fn func(context.Context, *Term) error) (over bool, err error) {
 	d := &duty{e: e, term: term, done: make(chan struct{}), grace: e.grace()}
-	d.ctx, d.cancel = context.WithCancelCause(term.Context())
-	defer d.cancel(nil)
+	d.ctx = term.newContext(term.Context())
+	defer d.ctx.cancel(nil)
 	defer func() { _ = term.Resign(ctx) }() // told to the hook; the store frees it in the end
 	other, err := d.begin()
 	if err != nil || other != nil {
@@ -115,7 +114,7 @@ func (d *duty) await(ctx context.Context) {
 
 // work calls fn, and ends its ctx in time.
 func (d *duty) work(ctx context.Context, fn func(context.Context, *Term) error) error {
-	called := context.AfterFunc(ctx, func() { d.cancel(context.Cause(ctx)) })
+	called := context.AfterFunc(ctx, func() { d.ctx.cancel(context.Cause(ctx)) })
 	defer called()
 	stopTimer := d.watchDeadline()
 	defer stopTimer()
@@ -143,7 +142,7 @@ func (d *duty) watchDeadline() (stop func()) {
 		case stopped.Load() || d.ctx.Err() != nil:
 		case deadline == 0: // it has ended, and its own context says why
 		case rest <= 0:
-			d.cancel(d.term.errorf("run", ErrLost, errTermEnds))
+			d.ctx.cancel(d.term.errorf("run", ErrLost, errTermEnds))
 		default:
 			d.timer.Reset(min(rest, suspendCheck))
 		}
@@ -235,7 +234,7 @@ func (c *Client) retire() {
 	c.mu.Unlock()
 	var longest time.Duration
 	for _, d := range duties {
-		d.cancel(c.errorf("run", d.e.name, ErrClosed, nil))
+		d.ctx.cancel(c.errorf("run", d.e.name, ErrClosed, nil))
 		longest = max(longest, d.grace)
 	}
 	limit := time.NewTimer(longest)

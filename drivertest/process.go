@@ -99,7 +99,11 @@ func (a *actor) do(ctx context.Context, words []string) (answer string, err erro
 		a.lease, err = a.client.TryAcquire(ctx, words[1], nil)
 		return "held", err
 	case "valid":
-		return strconv.FormatBool(a.lease.Valid()), nil
+		valid := a.lease.Valid()
+		if works := a.lease.Context().Err() == nil; works && !valid {
+			return "", errors.New("its context has not ended although it is not valid")
+		}
+		return strconv.FormatBool(valid), nil
 	case "renew": // TTL
 		ttl, parseErr := time.ParseDuration(words[1])
 		if parseErr != nil {

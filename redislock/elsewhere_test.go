@@ -11,40 +11,95 @@ import (
 )
 
 // deployments are where the store must be the same as on one server of the
-// reference version.
-var deployments = []string{"redis 6.2", "valkey 9.1", "sentinel", "cluster", "cluster of redis 6.2", "cluster of valkey 9.1", "with a replica that acknowledges"}
+// reference version; some of them for HOLDFAST_FULL alone.
+var deployments = []struct {
+	name string
+	full bool
+	url  func(testing.TB) string
+}{
+	{"redis 6.2", false, plain(redistest.Redis62)},
+	{"valkey 9.1", false, plain(redistest.Valkey91)},
+	{"sentinel", false, watched},
+	{"cluster", false, clustered(redistest.Default)},
+	{"cluster of redis 6.2", false, clustered(redistest.Redis62)},
+	{"cluster of valkey 9.1", false, clustered(redistest.Valkey91)},
+	{"with a replica that acknowledges", false, acknowledged(redistest.Default)},
+	{"with a replica, redis 6.2", true, acknowledged(redistest.Redis62)},
+	{"with a replica, valkey 9.1", true, acknowledged(redistest.Valkey91)},
+	{"TLS", true, encrypted},
+	{"TLS before redis 6.2", true, terminated(redistest.Redis62)},
+	{"TLS before valkey 9.1", true, terminated(redistest.Valkey91)},
+}
 
-func deploy(tb testing.TB, name string) (url string) {
-	tb.Helper()
-	switch name {
-	case "redis 6.2":
-		return versionServer(tb, redistest.Redis62).url()
-	case "valkey 9.1":
-		return versionServer(tb, redistest.Valkey91).url()
-	case "sentinel":
-		return ownReplicated(tb).URL()
-	case "with a replica that acknowledges":
-		url, _ = ownPair(tb, redistest.Default)
-		return url
-	case "cluster of redis 6.2":
-		return ownCluster(tb, redistest.Redis62, false).URL()
-	case "cluster of valkey 9.1":
-		return ownCluster(tb, redistest.Valkey91, false).URL()
+func plain(v redistest.Version) func(testing.TB) string {
+	return func(tb testing.TB) string {
+		tb.Helper()
+		return versionServer(tb, v).url()
 	}
-	return ownCluster(tb, redistest.Default, false).URL()
+}
+
+func watched(tb testing.TB) string {
+	tb.Helper()
+	return ownReplicated(tb).URL()
+}
+
+func clustered(v redistest.Version) func(testing.TB) string {
+	return func(tb testing.TB) string {
+		tb.Helper()
+		return ownCluster(tb, v, false).URL()
+	}
+}
+
+func acknowledged(v redistest.Version) func(testing.TB) string {
+	return func(tb testing.TB) string {
+		tb.Helper()
+		url, _ := ownPair(tb, v)
+		return url
+	}
+}
+
+func encrypted(tb testing.TB) string {
+	tb.Helper()
+	a := newAuthority(tb)
+	s, err := redistest.StartTLS(redistest.Default, a.servers())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Remove)
+	ca, mine := a.trusting()
+	return "rediss://" + s.TLSAddr() + ca + mine
+}
+
+// terminated is for the servers that are built without TLS: another program speaks it
+// for them.
+func terminated(v redistest.Version) func(testing.TB) string {
+	return func(tb testing.TB) string {
+		tb.Helper()
+		a := newAuthority(tb)
+		p, err := redistest.StartTLSProxy(versionServer(tb, v).Server, a.servers())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(p.Close)
+		ca, _ := a.trusting()
+		return p.URL() + ca
+	}
 }
 
 // TestConformanceElsewhere runs the quick cases of the suite on each, and all of
 // them if HOLDFAST_FULL is set.
 func TestConformanceElsewhere(t *testing.T) {
 	t.Parallel()
-	for _, name := range deployments {
-		t.Run(name, func(t *testing.T) {
-			full := os.Getenv("HOLDFAST_FULL") != ""
+	full := os.Getenv("HOLDFAST_FULL") != ""
+	for _, d := range deployments {
+		if d.full && !full {
+			continue
+		}
+		t.Run(d.name, func(t *testing.T) {
 			if !full { // the full suite keeps the machine busy by itself
 				t.Parallel()
 			}
-			url := deploy(t, name)
+			url := d.url(t)
 			h := drivertest.Harness{
 				New:   func(ctx context.Context) (driver.Store, error) { return openURL(ctx, url) },
 				Spawn: drivertest.Self(url),

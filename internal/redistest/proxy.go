@@ -3,6 +3,8 @@ package redistest
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -13,6 +15,7 @@ import (
 type Proxy struct {
 	listener net.Listener
 	to       string
+	tls      *TLS
 	late     atomic.Int64
 
 	mu   sync.Mutex
@@ -27,18 +30,29 @@ type harm struct {
 }
 
 // StartProxy starts one before a server.
-func StartProxy(to *Server) (*Proxy, error) {
+func StartProxy(to *Server) (*Proxy, error) { return StartTLSProxy(to, nil) }
+
+// StartTLSProxy is StartProxy with TLS to the clients, which the server need not speak
+// itself. nil: without.
+func StartTLSProxy(to *Server, t *TLS) (*Proxy, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: l, to: to.Addr(), open: map[net.Conn]bool{}}
+	if t != nil {
+		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		if err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
+	}
+	p := &Proxy{listener: l, to: to.Addr(), tls: t, open: map[net.Conn]bool{}}
 	go p.serve()
 	return p, nil
 }
 
 // URL opens the server through the proxy.
-func (p *Proxy) URL() string { return "redis://" + p.listener.Addr().String() }
+func (p *Proxy) URL() string { return scheme(p.tls) + "://" + p.listener.Addr().String() }
 
 // Late makes every answer so late from now on.
 func (p *Proxy) Late(by time.Duration) { p.late.Store(int64(by)) }

@@ -100,6 +100,53 @@ func TestServerStandsStill(t *testing.T) {
 	}
 }
 
+// B091: an attempt may take as long as its lease and longer, on its way, at the server or
+// on its way back. It fails then, or the hold is real for as long as it says: who comes next
+// is let in after that.
+func TestAttemptsAsLongAsTheirLease(t *testing.T) {
+	t.Parallel()
+	const ttl, lateAnswers = 600 * time.Millisecond, "late answers"
+	late := func(_ *server, p *redistest.Proxy, by time.Duration) { p.Late(by) }
+	stands := func(s *server, _ *redistest.Proxy, by time.Duration) {
+		s.Signal(syscall.SIGSTOP)
+		time.AfterFunc(by, func() { s.Signal(syscall.SIGCONT) })
+	}
+	for what, delay := range map[string]func(*server, *redistest.Proxy, time.Duration){lateAnswers: late, "a server that stands still": stands} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			server := ownServer(t)
+			p := ownProxy(t, server)
+			slow, other := openLocks(t, p.URL(), &holdfast.Options{TTL: ttl}), openLocks(t, server.url(), &holdfast.Options{TTL: ttl})
+			for i, by := range []time.Duration{0, ttl / 4, 3 * ttl / 10, 2 * ttl, ttl/2 + rand.N(3*ttl/2)} {
+				name := fmt.Sprint("name-", i)
+				delay(server, p, by)
+				lease, err := slow.TryAcquire(t.Context(), name, &holdfast.AcquireOptions{NoRenew: true})
+				if err != nil && !errors.Is(err, holdfast.ErrIndeterminate) && !errors.Is(err, holdfast.ErrUnavailable) {
+					t.Errorf("delayed by %v: %v", by, err)
+				}
+				if err == nil && by > ttl && what == lateAnswers {
+					t.Errorf("delayed by %v it is held", by)
+				}
+				next, nextErr := other.Acquire(t.Context(), name, &holdfast.AcquireOptions{Wait: patience})
+				now := time.Now()
+				if nextErr != nil {
+					t.Fatalf("after a delay of %v: %v", by, nextErr)
+				}
+				if err == nil {
+					if end, _ := lease.Deadline(); end.After(now) {
+						t.Errorf("delayed by %v: the next one was in %v before the end", by, end.Sub(now))
+					}
+					if next.Token() <= lease.Token() {
+						t.Errorf("token %d after %d", next.Token(), lease.Token())
+					}
+				}
+				_ = next.Release(t.Context()) // the server may stand still
+				p.Late(0)
+			}
+		})
+	}
+}
+
 // B018: waits on many names leave no subscriptions and no connections.
 func TestWaitsLeaveNoSubscriptions(t *testing.T) {
 	t.Parallel()

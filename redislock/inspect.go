@@ -110,7 +110,9 @@ func (s *store) listNode(ctx context.Context, node Node, prefix string, seen map
 		}
 		var keys []string
 		for _, key := range scan.List[1].List {
-			keys = append(keys, key.Text)
+			if isRecord(key.Text) {
+				keys = append(keys, key.Text)
+			}
 		}
 		if err := s.listPage(ctx, prefix, keys, seen, yield); err != nil {
 			return err
@@ -119,6 +121,12 @@ func (s *store) listNode(ctx context.Context, node Node, prefix string, seen map
 			return nil
 		}
 	}
+}
+
+// isRecord tells whether a key is a name's, in its bucket. Others may be in any slot.
+func isRecord(key string) bool {
+	_, raw, ok := strings.Cut(key, "}:")
+	return ok && key == recordKey(tagOf(raw), raw)
 }
 
 // listPage yields the names among some keys.

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"os"
@@ -28,8 +29,8 @@ type conn struct {
 	out, spare  []byte // to be written; a second buffer to take turns with
 	writing     bool
 	first, last *turn     // the calls whose answers are to come, in order
-	readBy      time.Time // the time limits that are set
-	writeBy     time.Time
+	readBy      time.Time // the time limit that is set
+	wrote       time.Time // when it was used last
 
 	// Of who reads.
 	in    []byte
@@ -63,11 +64,11 @@ const stalled = 5 * time.Second
 
 // connect dials and logs in. An error is surely not of anything else that was sent.
 func connect(ctx context.Context, option *rueidis.ClientOption, tasks *sync.WaitGroup) (*conn, error) {
-	nc, err := dialRueidis(ctx, option.InitAddress[0], &option.Dialer, option.TLSConfig)
+	nc, err := dialDirect(ctx, option, tasks)
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{net: quietly(nc), tasks: tasks, in: make([]byte, 0, bufferSize/4)}
+	c := &conn{net: nc, tasks: tasks, in: make([]byte, 0, bufferSize/4)}
 	ctx, cancel := context.WithTimeout(ctx, option.ConnWriteTimeout)
 	defer cancel()
 	for _, login := range logins(option) {
@@ -77,6 +78,31 @@ func connect(ctx context.Context, option *rueidis.ClientOption, tasks *sync.Wait
 		}
 	}
 	return c, nil
+}
+
+// dialDirect makes a connection, within its time TLS too, that is spoken over one that does
+// not wait.
+func dialDirect(ctx context.Context, option *rueidis.ClientOption, tasks *sync.WaitGroup) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, option.Dialer.Timeout)
+	defer cancel()
+	addr, config := option.InitAddress[0], option.TLSConfig
+	nc, err := dialRueidis(ctx, addr, &option.Dialer, nil)
+	if err != nil {
+		return nil, err
+	}
+	if nc = quietly(nc, tasks); config == nil {
+		return nc, nil
+	}
+	if config.ServerName == "" {
+		config = config.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	over := tls.Client(nc, config)
+	if err := over.HandshakeContext(ctx); err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
+	return over, nil
 }
 
 // logins are sent before all else, of which a server that knows nobody refuses much in
@@ -186,10 +212,7 @@ func (c *conn) write() {
 	for len(c.out) > 0 && c.err == nil {
 		buffer := c.out
 		c.out, c.spare = c.spare[:0], nil
-		if now := time.Now(); c.writeBy.Sub(now) < stalled-unused {
-			c.writeBy = now.Add(stalled)
-			_ = c.net.SetWriteDeadline(c.writeBy)
-		}
+		c.wrote = time.Now()
 		c.mu.Unlock()
 		_, err := c.net.Write(buffer)
 		c.mu.Lock()

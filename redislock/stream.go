@@ -16,7 +16,7 @@ import (
 func (c *conn) usable() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil && c.first == nil && time.Until(c.writeBy) < stalled-unused {
+	if c.err == nil && c.first == nil && time.Since(c.wrote) > unused {
 		c.limit(time.Time{}) // past the limit of the last call nothing can be looked at
 		if hungUpOn(c.net) {
 			c.end(io.EOF)

@@ -80,7 +80,7 @@ func endsByItself(t *T) {
 	a, b := t.Client(), t.Client()
 	name := t.LockName()
 	l := t.locks(a, name, &holdfast.AcquireOptions{TTL: t.TTL(), NoRenew: true})
-	t.busy(b, name, nil, "within the TTL")
+	t.busyUntil(deadlineOf(l), b, name, "within the TTL")
 	t.ends(l, holdfast.ErrLost)
 	if l.Valid() {
 		t.Errorf("valid although its context has ended")

@@ -169,7 +169,7 @@ func processStopped(t *T) {
 	c := t.Client()
 	name := t.LockName()
 	o := t.other()
-	o.must("held", "lock %s %v", name, t.TTL())
+	o.must("held", "lock %s %v", name, t.Steady())
 	o.must("true", "valid")
 	o.stops()
 	l := t.locks(c, name, &holdfast.AcquireOptions{TTL: t.Long()})

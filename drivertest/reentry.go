@@ -87,7 +87,7 @@ func nestedNeverShortens(t *T) {
 	}
 	next := t.waiting(t.ctx, b, name, nil)
 	t.pause(time.Until(before) / 2)
-	if !outer.Valid() || !inner.Valid() {
+	if (!outer.Valid() || !inner.Valid()) && time.Now().Before(before) { // by then unless this machine slept
 		t.Errorf("not valid half-way to the outer deadline")
 	}
 	t.frees(t.wins(next))

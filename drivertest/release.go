@@ -105,8 +105,8 @@ func minHold(t *T) {
 	l := t.locks(a, name, &holdfast.AcquireOptions{MinHold: 2 * t.TTL()})
 	t.frees(l)
 	t.is(context.Cause(l.Context()), holdfast.ErrReleased, "cause")
-	t.busy(b, name, nil, "within MinHold")
-	t.busy(a, name, nil, "within MinHold, the same client")
+	t.busyUntil(sent.Add(2*t.TTL()), b, name, "within MinHold")
+	t.busyUntil(sent.Add(2*t.TTL()), a, name, "within MinHold, the same client")
 	next := t.locks(b, name, nil)
 	if gap := time.Since(sent); gap < 2*t.TTL()-t.TTL()/50 {
 		t.Errorf("granted after %v, MinHold is %v", gap, 2*t.TTL())

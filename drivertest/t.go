@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -25,6 +26,12 @@ const (
 	caseLimit = 2 * time.Minute
 	// patientLimit is the same where time costs nothing.
 	patientLimit = 6 * time.Hour
+	// steadyTTL outlasts a stall of 2 s of this process, the store or its disk: so
+	// much is left of it when the first renewal is due, also if that was sent in vain.
+	steadyTTL = 4 * time.Second
+	// answerTime is how long a client of a case waits for an answer to a request
+	// whose TTL allows it. The default of 2 s is too short on a busy machine.
+	answerTime = 10 * time.Second
 )
 
 // T is one run of one case.
@@ -195,7 +202,7 @@ func (t *T) pause(d time.Duration) {
 func (t *T) TTL() time.Duration { return t.h.ttl(&t.props) }
 
 // Steady is a TTL within which a renewal is never late for want of a core.
-func (t *T) Steady() time.Duration { return 3 * t.TTL() }
+func (t *T) Steady() time.Duration { return max(steadyTTL, 3*t.TTL()) }
 
 // Long is a TTL that does not end within a case, or the longest that there is.
 func (t *T) Long() time.Duration {
@@ -233,10 +240,14 @@ func (t *T) Open() driver.Store {
 }
 
 // Client is a new holdfast.Client on a new client of the store.
-func (t *T) Client() *holdfast.Client { return t.clientOf(t.Open(), nil) }
+func (t *T) Client() *holdfast.Client { return t.ClientWith(&holdfast.Options{}) }
 
 // ClientWith is Client with options.
-func (t *T) ClientWith(o *holdfast.Options) *holdfast.Client { return t.clientOf(t.Open(), o) }
+func (t *T) ClientWith(o *holdfast.Options) *holdfast.Client {
+	patient := *o
+	patient.RequestTimeout = cmp.Or(o.RequestTimeout, answerTime)
+	return t.clientOf(t.Open(), &patient)
+}
 
 // clientOf closes what it makes when the case is over; a Close that does not
 // return is a failure.

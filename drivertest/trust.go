@@ -161,7 +161,8 @@ func claimWindow(t *T) {
 func renewByHand(t *T) {
 	a, b := t.Client(), t.Client()
 	name := t.LockName()
-	l := t.locks(a, name, &holdfast.AcquireOptions{TTL: 4 * t.TTL(), NoRenew: true})
+	first, second := t.Steady(), t.Steady()+t.TTL()
+	l := t.locks(a, name, &holdfast.AcquireOptions{TTL: first, NoRenew: true})
 	before := deadlineOf(l)
 	for range 30 {
 		if err := l.Renew(t.ctx, t.TTL()); err != nil {
@@ -171,13 +172,13 @@ func renewByHand(t *T) {
 	if d := deadlineOf(l); before.Sub(d) > clockNoise {
 		t.Errorf("renewals with a shorter TTL took %v of the deadline", before.Sub(d))
 	}
-	if err := l.Renew(t.ctx, 5*t.TTL()); err != nil {
+	if err := l.Renew(t.ctx, second); err != nil {
 		t.Fatalf("renew: %v", err)
 	}
-	end := time.Now().Add(5*t.TTL() + t.props.Granularity)
+	end := time.Now().Add(second + t.props.Granularity)
 	d := deadlineOf(l)
 	if d.After(end) || !d.After(before) {
-		t.Errorf("after a renewal for %v the deadline is %v from now", 5*t.TTL(), time.Until(d))
+		t.Errorf("after a renewal for %v the deadline is %v from now", second, time.Until(d))
 	}
 	next := t.locks(b, name, nil)
 	t.trustedUntil(l, time.Now())

@@ -44,6 +44,20 @@ func (t *T) busy(c *holdfast.Client, name string, o *holdfast.AcquireOptions, wh
 	}
 }
 
+// busyUntil is busy, unless this machine is so late that end has passed.
+func (t *T) busyUntil(end time.Time, c *holdfast.Client, name, why string) {
+	l, err := c.TryAcquire(t.ctx, name, nil)
+	switch late := time.Now().After(end); {
+	case err != nil:
+		t.is(err, holdfast.ErrHeld, why)
+	case late:
+		t.frees(l)
+	default:
+		t.Errorf("%s: a second one got in, token %d", why, l.Token())
+		_ = l.Release(t.ctx) // the case has failed already
+	}
+}
+
 // frees releases; failing is an error.
 func (t *T) frees(l *holdfast.Lease) {
 	if err := l.Release(t.ctx); err != nil {

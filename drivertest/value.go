@@ -189,7 +189,7 @@ func strangersSayNothing(t *T) {
 func lapsedSaysNothing(t *T) {
 	a, b := t.peers()
 	n := t.Name()
-	h := a.granted(n, lasting(t.TTL()))
+	h := a.granted(n, lasting(t.Steady()))
 	a.says(h.Ref, 1, "mine", true, "the holder")
 	t.eventually("the lease runs out", func() bool { return b.leader(n) == nil })
 	a.says(h.Ref, 2, "late", false, "a lapsed holder of a free name")

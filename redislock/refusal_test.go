@@ -161,6 +161,49 @@ func TestFullMemory(t *testing.T) {
 	free(t, s, hold(t, s, "new"))
 }
 
+// So it is with all else that keeps what there is: readers and permits, places, what a person
+// breaks, what a release leaves taken, and what a renewal says anew.
+func TestFullMemoryKeepsWhatThereIs(t *testing.T) {
+	t.Parallel()
+	for _, v := range []redistest.Version{redistest.Redis62, redistest.Default, redistest.Valkey91} {
+		server := versionServer(t, v)
+		s, c := server.open(t), server.client(t)
+		reader, permit := request("read"), request("permits")
+		reader.Mode, permit.Mode, permit.N, permit.Limit = driver.Shared, driver.Permits, 1, 2
+		refs := []driver.Ref{hold(t, s, "alone"), hold(t, s, "wanted")}
+		place := enqueue(t, s, "wanted")
+		for _, req := range []*driver.AcquireRequest{reader, permit} {
+			ref, status := ask(t, s, req)
+			if status != driver.Granted {
+				t.Fatal(status)
+			}
+			refs = append(refs, ref)
+		}
+		must(t, c, "CONFIG", "SET", "maxmemory", "1")
+		if beat := s.Beat(t.Context(), []driver.Ref{place})[0]; beat.Status != driver.Waiting {
+			t.Errorf("%s: beat: %+v", v, beat)
+		}
+		for i, ref := range refs {
+			for _, label := range []string{"", "another"} {
+				if res := s.Renew(t.Context(), []driver.RenewRequest{{Ref: ref, TTL: 2 * time.Hour, Label: label}})[0]; res.Status != driver.Renewed || res.Window < 2*time.Hour {
+					t.Errorf("%s: renewal of %s by %q: %+v", v, ref.Name.Full, label, res)
+				}
+			}
+			if i > 0 {
+				if status, err := s.Break(t.Context(), &driver.BreakRequest{Name: ref.Name, Owner: ref.Owner, Reason: "test"}); status != driver.Marked {
+					t.Errorf("%s: break of %s: %v, %v", v, ref.Name.Full, status, err)
+				}
+			}
+			if ok, err := s.Release(t.Context(), &driver.ReleaseRequest{Ref: ref, Keep: time.Hour}); !ok {
+				t.Errorf("%s: release of %s: %v", v, ref.Name.Full, err)
+			}
+			if r, err := s.Inspect(t.Context(), ref.Name); err != nil || len(r.Holders) != 1 || !strings.HasSuffix(r.Holders[0].Label, "another (released)") {
+				t.Errorf("%s: %s: %+v, %v", v, ref.Name.Full, r, err)
+			}
+		}
+	}
+}
+
 // leastRights is what an ACL user needs; docs/store-redis.md has it too.
 const leastRights = "~hf:* ~hfq:* ~hfp:* ~hfh:* ~hft:* ~hfx:* &hfc:* +evalsha +eval +script|load +get +mget +set +incr +del +exists +time +pttl +pexpire " +
 	"+pexpireat +hget +hset +hsetnx +hdel +hlen +hgetall +rpush +rpop +lpush +lpop +lindex +lset +lrange +type +publish +subscribe +unsubscribe +scan +info +config|get +hello +ping +select"

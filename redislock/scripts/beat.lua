@@ -14,8 +14,8 @@ local function beat(i)
   local number = s.waiting > 0 and call('HGET', placesOf(rec), owner)
   if number then
     number = numberOf(number)
-    call('HSET', placesOf(rec), owner, num(number) .. ' ' .. num(now + placeTTL))
     stretch(s, now + placeTTL)
+    set(rec, s, placesOf(rec), owner, num(number) .. ' ' .. num(now + placeTTL))
   end
   advance(rec, bucket, s)
   local h = find(rec, s, owner, '')

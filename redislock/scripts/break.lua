@@ -42,7 +42,7 @@ else
     answer = 'F'
   else
     h.broken, s.dirty = '!' .. reason, true
-    if s.kind ~= 'x' then writeHolder(rec, field, h) end
+    if s.kind ~= 'x' then writeHolder(rec, s, field, h) end
     tell(rec, h.client, 'b ' .. field .. ' ' .. reason)
     answer = 'M'
   end

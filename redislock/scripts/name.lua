@@ -67,8 +67,21 @@ local function open(rec, v)
   error('WRONGTYPE the key ' .. rec .. ' holds no record of ours', 0)
 end
 
--- save writes the state, or nothing if the name is free. The first write is one
--- that a full memory allows, so that holders are renewed and released then too.
+-- ends is until when the record has to live, in ms.
+local function ends(s)
+  local t = s.last
+  if s.kind == 'x' and s.expires > t then t = s.expires end
+  return num(math.ceil(t / 1000))
+end
+
+-- touch makes the first write to a name that is there one that a full memory allows, as it
+-- allows all others then: so what there is can be kept, and released.
+local function touch(rec, s)
+  if s.form and not s.wrote then call('PEXPIREAT', rec, ends(s)) end
+  s.wrote = true
+end
+
+-- save writes the state, or nothing if the name is free.
 local function save(rec, s)
   if not s.dirty then return end
   if s.waiting == 0 and s.form and s.form ~= 'x' then
@@ -79,6 +92,7 @@ local function save(rec, s)
     if s.form then call('DEL', rec) end -- the last holder took his key with him
     return
   end
+  touch(rec, s)
   local v
   local plain = s.kind == 'x' and s.broken == '' and s.limit == 0
   if plain and s.waiting == 0 then
@@ -89,9 +103,6 @@ local function save(rec, s)
     call('SET', rec, v, 'PX', num(math.max(1, math.ceil((s.expires - now) / 1000))))
     return
   end
-  local ends = s.last
-  if s.kind == 'x' and s.expires > ends then ends = s.expires end
-  ends = num(math.ceil(ends / 1000))
   if plain and #num(now) == 16 and #num(s.expires) == 16 and s.quit < 1000000 then
     v = string.format('hf1 w %s %016.0f %.0f %016.0f %012.0f %06.0f %s %s %s', s.owner, tonumber(s.token), s.expires, s.last, s.head, s.quit,
       s.since, s.client, s.label) .. '\n' .. s.name
@@ -101,14 +112,14 @@ local function save(rec, s)
     }, ' ') .. '\n' .. s.owner .. ' ' .. s.token .. ' ' .. s.since .. ' ' .. s.client .. ' ' .. num(s.expires) .. ' ' .. s.label .. '\n' ..
       s.broken .. '\n' .. s.name
   end
-  if s.form and not s.wrote then call('PEXPIREAT', rec, ends) end
-  call('SET', rec, v, 'PXAT', ends)
+  local last = ends(s)
+  call('SET', rec, v, 'PXAT', last)
   if s.stretched then
     if s.waiting > 0 then
-      call('PEXPIREAT', queueOf(rec), ends)
-      call('PEXPIREAT', placesOf(rec), ends)
+      call('PEXPIREAT', queueOf(rec), last)
+      call('PEXPIREAT', placesOf(rec), last)
     end
-    if s.kind == 's' or s.kind == 'p' then call('PEXPIREAT', holdersOf(rec), ends) end
+    if s.kind == 's' or s.kind == 'p' then call('PEXPIREAT', holdersOf(rec), last) end
   end
 end
 
@@ -123,8 +134,16 @@ local function readHolder(v)
   return { token = token, since = since, client = client, expires = tonumber(expires), n = tonumber(n), label = label, broken = broken }
 end
 
-local function writeHolder(rec, field, h)
-  call('HSET', holdersOf(rec), field,
+-- set sets a field of what goes with a name. If memory is full, it may have to touch it first.
+local function set(rec, s, key, field, v)
+  if type(redis.pcall('HSET', key, field, v)) == 'table' then
+    touch(rec, s)
+    call('HSET', key, field, v)
+  end
+end
+
+local function writeHolder(rec, s, field, h)
+  set(rec, s, holdersOf(rec), field,
     h.token .. ' ' .. h.since .. ' ' .. h.client .. ' ' .. num(h.expires) .. ' ' .. num(h.n) .. ' ' .. h.label .. '\n' .. h.broken)
 end
 
@@ -183,7 +202,7 @@ local function grant(rec, bucket, s, p, window)
     call('DEL', holdersOf(rec))
     s.stretched = true
   end
-  writeHolder(rec, p.owner, h)
+  writeHolder(rec, s, p.owner, h)
   s.kind, s.count, s.used, s.owner, s.token = p.mode, s.count + 1, s.used + p.n, p.owner, token
   if s.soonest == 0 or h.expires < s.soonest then s.soonest = h.expires end
   stretch(s, h.expires)

@@ -116,7 +116,7 @@ local function leave(rec, s, owner, h, keep)
     return
   end
   call('HDEL', holdersOf(rec), owner)
-  writeHolder(rec, '-' .. h.token, h)
+  writeHolder(rec, s, '-' .. h.token, h)
   if h.expires < s.soonest then s.soonest = h.expires end
   stretch(s, h.expires)
   s.stretched = true -- the key is new, if it was the only one

@@ -49,7 +49,7 @@ local function library()
     if h.token == '0' and token ~= '' then h.token, changed = token, true end
     if changed and s.kind == 'x' then s.dirty = true end
     if changed and s.kind ~= 'x' then
-      writeHolder(rec, owner, h)
+      writeHolder(rec, s, owner, h)
       stretch(s, h.expires)
     end
     save(rec, s)

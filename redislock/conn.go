@@ -55,7 +55,7 @@ var turns = sync.Pool{New: func() any { return &turn{lead: make(chan struct{}, 1
 // out of it.
 const hasty = time.Second
 
-// errSilent is of those whose connection another call gave up.
+// errSilent is of those whose connection was given up for another call.
 var errSilent = errors.New("redis: no answer in time: the connection was given up")
 
 // stalled is how long nothing may come, or go, that nobody waits for any more, or who
@@ -331,7 +331,11 @@ func (c *conn) drain() {
 		c.mu.Unlock()
 		err := c.read(t, make([]Reply, t.left))
 		c.mu.Lock()
-		if err != nil {
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			c.end(errSilent)
+			return
+		case err != nil:
 			c.end(err)
 			return
 		}

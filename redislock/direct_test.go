@@ -137,6 +137,27 @@ func TestASilentServerAndNoEnd(t *testing.T) {
 	}
 }
 
+// Who is behind calls that nobody waits for any more, when the connection is given up for
+// them, is told so.
+func TestSilenceIsToldToThoseBehind(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	link := server.direct(t)
+	if err := link.Do(t.Context(), command("PING"))[0].Err; err != nil {
+		t.Fatal(err)
+	}
+	server.Signal(syscall.SIGSTOP)
+	defer server.Signal(syscall.SIGCONT)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_ = link.Do(ctx, command("PING"))
+	patient, cancelPatient := context.WithTimeout(t.Context(), patience)
+	defer cancelPatient()
+	if err := link.Do(patient, command("PING"))[0].Err; !errors.Is(err, errSilent) || classify(err) != driver.Indeterminate {
+		t.Error(err)
+	}
+}
+
 // Close ends what is under way, also apart, and is not behind it.
 func TestCloseEndsCallsApart(t *testing.T) {
 	t.Parallel()

@@ -68,7 +68,8 @@ type candidate struct {
 	election *holdfast.Election
 	at       place
 	renews   chan struct{}
-	failures int // in a row
+	wait     *waitTeller // of every campaign: it knows of which outage it told
+	failures int         // in a row
 }
 
 // elect campaigns, runs the command while it leads, and campaigns again, until the
@@ -93,7 +94,7 @@ func (a *app) elect(o *runOptions, prog program, signals *signals) int {
 func (c *candidate) open() error {
 	ctx, done := c.signals.context()
 	defer done()
-	w := &waitTeller{a: c.a, name: c.o.name, label: c.o.lock.label}
+	c.wait = &waitTeller{a: c.a, name: c.o.name, label: c.o.lock.label}
 	client, at, err := c.a.open(ctx, &c.o.common, holdfast.Options{TTL: c.o.lock.ttl, Observe: func(_ context.Context, e holdfast.Event) {
 		switch e.Kind {
 		case holdfast.EventRenewed:
@@ -102,7 +103,7 @@ func (c *candidate) open() error {
 			default:
 			}
 		case holdfast.EventStoreDown:
-			w.down(&e)
+			c.wait.down(&e)
 		default:
 		}
 	}})
@@ -119,8 +120,7 @@ func (c *candidate) open() error {
 func (c *candidate) campaign() (*held, error) {
 	ctx, done := c.signals.context()
 	defer done()
-	w := &waitTeller{a: c.a, name: c.o.name, label: c.o.lock.label}
-	stop := w.start(c.client)
+	stop := c.wait.start(c.client)
 	term, err := c.election.Campaign(ctx, c.o.value)
 	stop()
 	if err != nil {

@@ -28,11 +28,15 @@ type waitTeller struct {
 
 const showEvery = time.Second
 
-// start begins to tell. stop ends it, and wipes the line.
+// start begins to tell of a wait. stop ends it, and wipes the line; then it may
+// start again.
 func (w *waitTeller) start(client *holdfast.Client) (stop func()) {
 	if w.a.quiet || w.a.json || !isTerminal(w.a.stderr) {
 		return func() {}
 	}
+	w.mu.Lock()
+	w.ended = false
+	w.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan struct{})
 	go func() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/memlock"
 )
 
@@ -53,5 +54,29 @@ func TestManyLongWaits(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		give(t, held)
+	})
+}
+
+// A wait of a day is told as long once; the outages of a store that comes and goes
+// are told when the first begins, and then only those that last.
+func TestWaitOfADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tale := &story{}
+		server := memlock.NewServer()
+		s := newPlain(t, server)
+		began := time.Now()
+		s.onAcquire = func(ctx context.Context, req *driver.AcquireRequest) (driver.AcquireResult, error) {
+			if time.Since(began)%time.Minute > 55*time.Second {
+				return driver.AcquireResult{}, down()
+			}
+			return s.inner.Acquire(ctx, req)
+		}
+		held := take(t, newSpy(t, server).client(t), "x", nil)
+		c := open(t, s, &holdfast.Options{Observe: tale.observe})
+		got := later(t.Context(), c, "x", nil)
+		time.Sleep(24 * time.Hour)
+		tale.check(t, 0, "long_wait store_down")
+		give(t, held)
+		give(t, (<-got).lease)
 	})
 }

@@ -37,7 +37,7 @@ require (
 	github.com/holdfast-go/holdfast/etcdlock v0.0.0
 	github.com/holdfast-go/holdfast/redislock v0.0.0
 	github.com/holdfast-go/holdfast/zklock v0.0.0
-	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/sys v0.49.0
 )
 
 // Builds the checkout it stands in; those who import this module do not see it.

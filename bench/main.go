@@ -3,11 +3,13 @@
 // round runs all contestants in turn, and what counts is the median of the
 // rounds and its ratio to another contestant's. It is never released.
 //
-//	make bench                  # all
-//	cd bench && go run . pair   # those whose name contains "pair"
+//	make bench                        # all
+//	cd bench && go run . pair         # those whose name contains "pair"
+//	cd bench && go run . -core pair   # on one core
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -48,14 +50,21 @@ func main() {
 		return
 	}
 	flag.IntVar(&rounds, "rounds", rounds, "how often each contestant runs")
-	write := flag.String("write", "", "also write the results, as Markdown, to this file")
+	write := flag.String("write", "", "also write the results, as Markdown, to this file; with -core, at its end")
+	core := flag.Bool("core", false, "run all on one core")
 	flag.Parse()
+	if *core {
+		if err := onOneCore(); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+	}
 	dir, err := os.MkdirTemp("", "holdfast-bench-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
-	status := compare(dir, flag.Args(), *write)
+	status := compare(dir, flag.Args(), *write, *core)
 	stopRedis()
 	stopEtcd()
 	stopZooKeeper()
@@ -66,8 +75,14 @@ func main() {
 }
 
 // compare measures what was asked for, in a scratch folder.
-func compare(dir string, words []string, write string) (status int) {
-	out := &report{}
+func compare(dir string, words []string, write string, core bool) (status int) {
+	out, mode := &report{}, os.O_TRUNC
+	if core {
+		mode = os.O_APPEND
+		out.printf("# On one core\n\n")
+	} else {
+		out.text.WriteString(header)
+	}
 	out.printf("Measured %s on %d cores, %s, median of %d interleaved rounds.\n\n", time.Now().Format("2006-01-02"), runtime.NumCPU(), runtime.Version(), rounds)
 	missed := 0
 	for _, c := range comparisons(dir) {
@@ -80,7 +95,7 @@ func compare(dir string, words []string, write string) (status int) {
 		}
 	}
 	if write != "" {
-		if err := os.WriteFile(write, []byte(header+out.text.String()), 0o600); err != nil {
+		if err := out.save(write, mode); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			return 1
 		}
@@ -106,6 +121,15 @@ func (r *report) printf(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	fmt.Print(line)
 	r.text.WriteString(line)
+}
+
+func (r *report) save(path string, mode int) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|mode, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(r.text.String())
+	return errors.Join(err, file.Close())
 }
 
 // results are the figures of all rounds, by contestant.
@@ -141,6 +165,7 @@ func (c *comparison) run() (*results, error) {
 			if r.failed[one.name] != nil {
 				continue
 			}
+			hugePages()
 			figure, extras, err := one.run()
 			if err != nil {
 				if strings.HasPrefix(one.name, ours) {

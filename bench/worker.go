@@ -145,6 +145,7 @@ func doWork(kind, path, callers string) error {
 		return err
 	}
 	defer done()
+	hugePages()
 	fmt.Println("ready")
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil { // until all are
 		return err
@@ -156,6 +157,12 @@ func doWork(kind, path, callers string) error {
 	}
 	end := begin.Add(contest)
 	var wg sync.WaitGroup
+	if strings.HasPrefix(kind, each) {
+		wg.Go(func() {
+			<-time.After(warmUp / 2)
+			hugePages()
+		})
+	}
 	for i := range n {
 		wg.Go(func() {
 			for now := time.Now(); now.Before(end); now = time.Now() {

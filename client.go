@@ -36,9 +36,8 @@ type Client struct {
 	detacher  driver.Detacher
 	shard     func(driver.Ref) int
 	maxBatch  int
-	signals   bool                                                     // the store speaks up by itself
-	acquires  *committer[*driver.AcquireRequest, driver.AcquireAnswer] // nil where the store
-	releases  *committer[*driver.ReleaseRequest, driver.ReleaseAnswer] // carries no batches
+	signals   bool       // the store speaks up by itself
+	committer *committer // nil where the store carries no batches
 
 	opts  Options
 	label string
@@ -209,7 +208,7 @@ func (c *Client) findAbilities() {
 	c.maxBatch = 256
 	if b, ok := c.store.(driver.Batcher); ok {
 		c.maxBatch = b.MaxBatch()
-		c.acquires, c.releases = newAcquireCommitter(c, b), newReleaseCommitter(c, b)
+		c.committer = newCommitter(c, b)
 	}
 }
 

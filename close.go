@@ -65,9 +65,8 @@ func (c *Client) close() error {
 	c.mu.Unlock()
 	c.timeouts.end() // of what the store still owes an answer to
 	c.keeping.Wait()
-	if c.releases != nil {
-		c.acquires.wg.Wait()
-		c.releases.wg.Wait()
+	if c.committer != nil {
+		c.committer.wg.Wait()
 	}
 	if err != nil {
 		c.log.Warn("holdfast: closed with releases open", "store", c.props.Store, "error", err)

@@ -13,128 +13,155 @@ import (
 // together (group commit): whatever queued while others were away leaves as
 // one batch. Nothing waits to fill a batch: a call that finds a free flight
 // goes at once. Shards do not wait for each other.
-type committer[Q, A any] struct {
-	c    *Client
-	send func(ctx context.Context, reqs []Q) []A
-	ref  func(Q) driver.Ref
-	err  func(A) error
-	fail func(error) A
-	// timeout of one exchange with these requests.
-	timeout func(reqs []Q) time.Duration
+type committer struct {
+	c       *Client
+	batcher driver.Batcher
+	mixer   driver.Mixer // nil if attempts and releases travel apart
 
 	mu    sync.Mutex
-	lanes map[int]*lane[Q, A]
-	first lane[Q, A]      // of shard 0, kept
+	lanes map[route]*lane
+	first [2]lane         // of shard 0, kept
 	names map[string]bool // of the batch that is put together, kept
 	wg    sync.WaitGroup  // batches in flight
 }
 
-// lane is what goes to one shard; it exists while something does.
-type lane[Q, A any] struct {
-	queue  []*call[Q, A]
-	flying int
+// route is what travels together: what goes to one shard and, where they do not
+// mix, either attempts or releases.
+type route struct {
+	shard int
+	kind  int
 }
 
-// flights is how many batches may be on their way to a shard at once, so that
-// one blocked request does not stall all.
-const flights = 4
+const (
+	attempts = iota
+	releases
+)
 
-type call[Q, A any] struct {
-	req    Q
-	alone  bool
-	answer A
-	done   chan struct{}
-}
-
-// do sends a request, with whatever else is waiting if all flights are taken.
-// A request that blocked once is sent alone. If ctx ends while the request
-// still waits for a flight it is not sent (Canceled); later, it may still be
-// applied (Indeterminate). ctx bounds the request as well.
-func (g *committer[Q, A]) do(ctx context.Context, req Q, blocked bool) (A, error) {
-	shard := g.c.shard(g.ref(req))
-	g.mu.Lock()
-	l := g.lane(shard)
-	if l.flying < flights && len(l.queue) == 0 {
-		l.flying++
-		g.mu.Unlock()
-		defer g.land(shard, l)
-		return g.send(ctx, []Q{req})[0], nil
+func (g *committer) route(ref driver.Ref, kind int) route {
+	if g.mixer != nil {
+		kind = 0
 	}
-	call := &call[Q, A]{req: req, alone: blocked, done: make(chan struct{})}
-	l.queue = append(l.queue, call)
+	return route{g.c.shard(ref), kind}
+}
+
+// lane is what goes by one route; it exists while something does.
+type lane struct {
+	queue  []*call
+	flying int // batches that are away
+	late   int // of these, those that take long
+	inAir  int // calls in them
+}
+
+// call is an attempt or a release.
+type call struct {
+	acquire  *driver.AcquireRequest
+	release  *driver.ReleaseRequest
+	alone    bool // it blocked once: nothing else is to wait for it
+	acquired driver.AcquireAnswer
+	released driver.ReleaseAnswer
+	done     chan struct{}
+}
+
+func (k *call) key() string {
+	if k.acquire != nil {
+		return k.acquire.Name.Key
+	}
+	return k.release.Name.Key
+}
+
+func (k *call) fail(err error) { k.acquired.Err, k.released.Err = err, err }
+
+func newCommitter(c *Client, b driver.Batcher) *committer {
+	g := &committer{c: c, batcher: b, lanes: map[route]*lane{}, names: map[string]bool{}}
+	if m, ok := b.(driver.Mixer); ok {
+		g.mixer = m
+	}
+	return g
+}
+
+// acquire makes an attempt, with whatever else is waiting if all flights are taken. One
+// that blocked once is sent alone. If ctx ends while it still waits for a flight it is
+// not sent (Canceled); later, it may still be applied (Indeterminate). ctx bounds the
+// request as well.
+func (g *committer) acquire(ctx context.Context, req *driver.AcquireRequest, blocked bool) (driver.AcquireResult, error) {
+	r := g.route(driver.Ref{Name: req.Name, Owner: req.Owner, Mode: req.Mode}, attempts)
+	if f, ok := g.board(r); ok {
+		defer g.land(f)
+		a := g.batcher.AcquireMany(ctx, []*driver.AcquireRequest{req})[0]
+		return a.AcquireResult, a.Err
+	}
+	k := &call{acquire: req, alone: blocked, done: make(chan struct{})}
+	if err := g.join(ctx, r, k); err != nil {
+		return driver.AcquireResult{}, err
+	}
+	return k.acquired.AcquireResult, k.acquired.Err
+}
+
+// release ends a grant, as acquire makes an attempt.
+func (g *committer) release(ctx context.Context, req *driver.ReleaseRequest) (bool, error) {
+	r := g.route(req.Ref, releases)
+	if f, ok := g.board(r); ok {
+		defer g.land(f)
+		a := g.batcher.ReleaseMany(ctx, []*driver.ReleaseRequest{req})[0]
+		return a.Released, a.Err
+	}
+	k := &call{release: req, done: make(chan struct{})}
+	if err := g.join(ctx, r, k); err != nil {
+		return false, err
+	}
+	return k.released.Released, k.released.Err
+}
+
+// join queues a call, and waits for the answer.
+func (g *committer) join(ctx context.Context, r route, k *call) error {
+	g.mu.Lock()
+	l := g.lane(r)
+	full := g.full(l)
+	l.queue = append(l.queue, k)
+	if !full {
+		g.begin(r, l)
+	}
 	g.mu.Unlock()
 	select {
-	case <-call.done:
-		return call.answer, nil
+	case <-k.done:
+		return nil
 	case <-ctx.Done():
-		return g.giveUp(l, call, ctx.Err())
+		return g.giveUp(l, k, ctx.Err())
 	}
 }
 
-// lane finds or makes the lane of a shard; under mu.
-func (g *committer[Q, A]) lane(shard int) *lane[Q, A] {
-	if shard == 0 {
-		return &g.first
+// lane finds or makes the lane of a route; under mu.
+func (g *committer) lane(r route) *lane {
+	if r.shard == 0 {
+		return &g.first[r.kind]
 	}
-	l := g.lanes[shard]
+	l := g.lanes[r]
 	if l == nil {
-		l = &lane[Q, A]{}
-		g.lanes[shard] = l
+		l = &lane{}
+		g.lanes[r] = l
 	}
 	return l
 }
 
 // giveUp takes a call out of the queue whose caller is gone.
-func (g *committer[Q, A]) giveUp(l *lane[Q, A], call *call[Q, A], why error) (none A, err error) {
+func (g *committer) giveUp(l *lane, k *call, why error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	kind := driver.Indeterminate
-	if i := slices.Index(l.queue, call); i >= 0 {
+	if i := slices.Index(l.queue, k); i >= 0 {
 		l.queue = slices.Delete(l.queue, i, i+1)
 		kind = driver.Canceled
 	}
-	return none, &driver.Failure{Kind: kind, Err: why}
-}
-
-// land ends a flight, or sends it off again with those who wait.
-func (g *committer[Q, A]) land(shard int, l *lane[Q, A]) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(l.queue) > 0 {
-		g.wg.Go(func() { g.fly(shard, l) })
-		return
-	}
-	if l.flying--; l.flying == 0 {
-		delete(g.lanes, shard)
-	}
-}
-
-// fly sends one batch after the other until nobody waits.
-func (g *committer[Q, A]) fly(shard int, l *lane[Q, A]) {
-	for {
-		g.mu.Lock()
-		batch := g.take(l)
-		g.mu.Unlock()
-		if len(batch) == 0 {
-			g.land(shard, l)
-			return
-		}
-		ctx, cancel := g.c.within(g.c.always, g.timeout(requests(batch)))
-		g.exchange(ctx, batch)
-		cancel()
-	}
+	return &driver.Failure{Kind: kind, Err: why}
 }
 
 // take removes the next batch from the queue: requests of different names. What
 // stays is not overtaken by a later one of its name.
-func (g *committer[Q, A]) take(l *lane[Q, A]) (batch []*call[Q, A]) {
-	var rest []*call[Q, A]
-	if g.names == nil {
-		g.names = map[string]bool{}
-	}
+func (g *committer) take(l *lane) (batch []*call) {
+	var rest []*call
 	clear(g.names)
 	for _, call := range l.queue {
-		key := g.ref(call.req).Name.Key
+		key := call.key()
 		if len(batch) == 0 || !call.alone && !batch[0].alone && len(batch) < g.c.maxBatch && !g.names[key] {
 			batch = append(batch, call)
 		} else {
@@ -149,40 +176,75 @@ func (g *committer[Q, A]) take(l *lane[Q, A]) (batch []*call[Q, A]) {
 // exchange sends a batch and hands out the answers. One that was surely
 // refused as a whole is sent again in halves, to find who spoils it, within the
 // same time.
-func (g *committer[Q, A]) exchange(ctx context.Context, batch []*call[Q, A]) {
-	var answers []A
+func (g *committer) exchange(ctx context.Context, batch []*call) {
 	if err := ctx.Err(); err == nil {
-		answers = g.send(ctx, requests(batch))
+		g.send(ctx, batch)
 	} else {
-		answers = make([]A, len(batch))
-		for i := range answers {
-			answers[i] = g.fail(&driver.Failure{Kind: driver.Unavailable, Err: err})
+		for _, call := range batch {
+			call.fail(&driver.Failure{Kind: driver.Unavailable, Err: err})
 		}
 	}
-	if len(batch) > 1 && ctx.Err() == nil && g.refused(answers) {
+	if len(batch) > 1 && ctx.Err() == nil && g.refused(batch) {
 		g.exchange(ctx, batch[:len(batch)/2])
 		g.exchange(ctx, batch[len(batch)/2:])
 		return
 	}
-	for i, call := range batch {
-		call.answer = answers[i]
+	for _, call := range batch {
 		close(call.done)
 	}
 }
 
-func requests[Q, A any](batch []*call[Q, A]) []Q {
-	reqs := make([]Q, len(batch))
-	for i, call := range batch {
-		reqs[i] = call.req
+// send asks the store, and notes the answers in the calls.
+func (g *committer) send(ctx context.Context, batch []*call) {
+	var acquires []*driver.AcquireRequest
+	var releases []*driver.ReleaseRequest
+	for _, call := range batch {
+		if call.acquire != nil {
+			acquires = append(acquires, call.acquire)
+		} else {
+			releases = append(releases, call.release)
+		}
 	}
-	return reqs
+	var acquired []driver.AcquireAnswer
+	var released []driver.ReleaseAnswer
+	switch {
+	case len(releases) == 0:
+		acquired = g.batcher.AcquireMany(ctx, acquires)
+	case len(acquires) == 0:
+		released = g.batcher.ReleaseMany(ctx, releases)
+	default:
+		acquired, released = g.mixer.Mix(ctx, acquires, releases)
+	}
+	for _, call := range batch {
+		if call.acquire != nil {
+			call.acquired, acquired = acquired[0], acquired[1:]
+		} else {
+			call.released, released = released[0], released[1:]
+		}
+	}
+}
+
+// timeout of one exchange with these calls.
+func (g *committer) timeout(batch []*call) time.Duration {
+	timeout := MaxTTL
+	for _, call := range batch {
+		if call.acquire != nil {
+			timeout = min(timeout, g.c.requestTimeout(call.acquire.TTL))
+		} else {
+			timeout = min(timeout, g.c.releaseTimeout())
+		}
+	}
+	return timeout
 }
 
 // refused tells whether no request of the batch was applied, for a reason that
 // need not be the request's own.
-func (g *committer[Q, A]) refused(answers []A) bool {
-	for _, a := range answers {
-		err := g.err(a)
+func (g *committer) refused(batch []*call) bool {
+	for _, call := range batch {
+		err := call.acquired.Err
+		if call.release != nil {
+			err = call.released.Err
+		}
 		if err == nil {
 			return false
 		}
@@ -191,32 +253,4 @@ func (g *committer[Q, A]) refused(answers []A) bool {
 		}
 	}
 	return true
-}
-
-func newAcquireCommitter(c *Client, b driver.Batcher) *committer[*driver.AcquireRequest, driver.AcquireAnswer] {
-	return &committer[*driver.AcquireRequest, driver.AcquireAnswer]{
-		c: c, send: b.AcquireMany, lanes: map[int]*lane[*driver.AcquireRequest, driver.AcquireAnswer]{},
-		ref: func(r *driver.AcquireRequest) driver.Ref {
-			return driver.Ref{Name: r.Name, Owner: r.Owner, Mode: r.Mode}
-		},
-		err:  func(a driver.AcquireAnswer) error { return a.Err },
-		fail: func(err error) driver.AcquireAnswer { return driver.AcquireAnswer{Err: err} },
-		timeout: func(reqs []*driver.AcquireRequest) time.Duration {
-			ttl := MaxTTL
-			for _, r := range reqs {
-				ttl = min(ttl, r.TTL)
-			}
-			return c.requestTimeout(ttl)
-		},
-	}
-}
-
-func newReleaseCommitter(c *Client, b driver.Batcher) *committer[*driver.ReleaseRequest, driver.ReleaseAnswer] {
-	return &committer[*driver.ReleaseRequest, driver.ReleaseAnswer]{
-		c: c, send: b.ReleaseMany, lanes: map[int]*lane[*driver.ReleaseRequest, driver.ReleaseAnswer]{},
-		ref:     func(r *driver.ReleaseRequest) driver.Ref { return r.Ref },
-		err:     func(a driver.ReleaseAnswer) error { return a.Err },
-		fail:    func(err error) driver.ReleaseAnswer { return driver.ReleaseAnswer{Err: err} },
-		timeout: func([]*driver.ReleaseRequest) time.Duration { return c.releaseTimeout() },
-	}
 }

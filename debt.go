@@ -119,12 +119,8 @@ func (d *debt) pause() time.Duration {
 func (c *Client) sendRelease(ctx context.Context, req *driver.ReleaseRequest) (bool, error) {
 	ctx, cancel := c.within(ctx, c.releaseTimeout())
 	defer cancel()
-	if c.releases == nil {
+	if c.committer == nil {
 		return c.store.Release(ctx, req)
 	}
-	answer, err := c.releases.do(ctx, req, false)
-	if err != nil {
-		return false, err
-	}
-	return answer.Released, answer.Err
+	return c.committer.release(ctx, req)
 }

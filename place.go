@@ -115,14 +115,10 @@ func (c *Client) send(ctx context.Context, p *place, queue bool) (driver.Acquire
 	if p.sent == 0 && (!c.props.Local || c.props.Bound == driver.ByLease || p.ask.noRenew) {
 		p.sent = driver.Now()
 	}
-	if c.acquires == nil {
+	if c.committer == nil {
 		return c.store.Acquire(ctx, p.request(queue))
 	}
-	answer, err := c.acquires.do(ctx, p.request(queue), p.alone)
-	if err != nil {
-		return answer.AcquireResult, err
-	}
-	return answer.AcquireResult, answer.Err
+	return c.committer.acquire(ctx, p.request(queue), p.alone)
 }
 
 // serves tells whether a grant of the place may go to w.

@@ -140,6 +140,16 @@ type Batcher interface {
 	MaxBatch() int
 }
 
+// Mixer is a Batcher whose exchanges carry attempts and releases together, and for
+// which one large batch costs so much less than two small ones that a second is not
+// begun while one is away, unless that takes long.
+type Mixer interface {
+	Batcher
+	// Mix makes attempts and releases, of different names all, as AcquireMany and
+	// ReleaseMany do.
+	Mix(ctx context.Context, acquires []*AcquireRequest, releases []*ReleaseRequest) ([]AcquireAnswer, []ReleaseAnswer)
+}
+
 // Sharder is a store on several nodes, or of grants that have a connection
 // each. Requests of different shards never travel in one call of Renew, Beat,
 // AcquireMany or ReleaseMany, and do not wait for each other. For an acquire,

@@ -312,9 +312,41 @@ func batches(t *T) {
 		t.Errorf("releases: %+v, want true, false, true", released)
 	}
 	a.refused(taken, "after a batch that did not hold the name")
+	if mixer, ok := a.Store.(driver.Mixer); ok {
+		mixed(t, mixer, a, &h, free, free2)
+	}
 	b.frees(h)
 	b.frees(b.granted(free))
 	b.frees(b.granted(free2))
+}
+
+// mixed ends a hold of one name, and asks for another and for that of h, in one batch.
+func mixed(t *T, mixer driver.Mixer, a *peer, h *hold, ends, begins driver.Name) {
+	mine, stranger := a.granted(ends), h.Ref
+	stranger.Owner = newOwner()
+	reqs := []*driver.AcquireRequest{a.request(begins, nil), a.request(h.Name, nil)}
+	acquired, released := mixer.Mix(t.ctx, reqs, []*driver.ReleaseRequest{{Ref: mine.Ref}})
+	if len(acquired) != 2 || len(released) != 1 {
+		t.Fatalf("%d answers to 2 attempts, %d to a release", len(acquired), len(released))
+	}
+	if acquired[0].Err != nil || acquired[0].Status != driver.Granted || acquired[1].Err != nil || acquired[1].Status != driver.Held {
+		t.Errorf("attempts of a mixed batch: %+v, want one granted and one held", acquired)
+	}
+	if released[0].Err != nil || !released[0].Released {
+		t.Errorf("release of a mixed batch: %+v", released[0])
+	}
+	ref := refTo(reqs[0])
+	ref.Token = acquired[0].Grant.Token
+	again := a.request(ends, nil)
+	acquired, released = mixer.Mix(t.ctx, []*driver.AcquireRequest{again}, []*driver.ReleaseRequest{{Ref: ref}, {Ref: stranger}})
+	if len(released) != 2 || !released[0].Released || released[1].Released {
+		t.Errorf("releases of a mixed batch: %+v, want true, false", released)
+	}
+	ref = refTo(again)
+	ref.Token = acquired[0].Grant.Token
+	if !a.released(ref) {
+		t.Errorf("what a mixed batch granted was not there to be released")
+	}
 }
 
 func releaseByOwner(t *T) {

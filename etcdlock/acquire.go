@@ -22,6 +22,13 @@ func (s *store) Acquire(ctx context.Context, req *driver.AcquireRequest) (driver
 // AcquireMany sends what all attempts ask in one transaction. Few need another
 // one: those for permits of a semaphore in use, and a client's first wait.
 func (s *store) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) []driver.AcquireAnswer {
+	attempts := s.attempts(ctx, reqs)
+	s.attempt(ctx, attempts)
+	return s.answers(attempts)
+}
+
+// attempts are those on their way.
+func (s *store) attempts(ctx context.Context, reqs []*driver.AcquireRequest) []*attempt {
 	attempts := make([]*attempt, len(reqs))
 	for i, req := range reqs {
 		attempts[i] = &attempt{s: s, req: req}
@@ -30,14 +37,15 @@ func (s *store) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) 
 		}
 		attempts[i].place = newPlace(req, s.book.slot(req, 0))
 	}
-	s.attempt(ctx, attempts)
-	for _, a := range attempts {
+	return attempts
+}
+
+func (s *store) answers(attempts []*attempt) []driver.AcquireAnswer {
+	answers := make([]driver.AcquireAnswer, len(attempts))
+	for i, a := range attempts {
 		if a.err == nil && (a.res.Status == driver.Held || a.res.Status == driver.Gone) || a.err != nil && classify(a.err) != driver.Indeterminate {
 			s.book.end(a.req.Owner)
 		}
-	}
-	answers := make([]driver.AcquireAnswer, len(reqs))
-	for i, a := range attempts {
 		answers[i] = driver.AcquireAnswer{AcquireResult: a.res, Err: a.err}
 	}
 	return answers
@@ -61,12 +69,7 @@ const rounds = 64
 
 func (s *store) attempt(ctx context.Context, attempts []*attempt) {
 	for range rounds {
-		var open []*attempt
-		for _, a := range attempts {
-			if !a.done && a.prepare(ctx) {
-				open = append(open, a)
-			}
-		}
+		open := prepared(ctx, attempts)
 		if len(open) == 0 {
 			return
 		}
@@ -77,6 +80,16 @@ func (s *store) attempt(ctx context.Context, attempts []*attempt) {
 			a.fail(&driver.Failure{Kind: driver.Unavailable, Err: errors.New("etcd: too many others ask for the name")})
 		}
 	}
+}
+
+// prepared are those that have no answer yet, and what they need for the next round.
+func prepared(ctx context.Context, attempts []*attempt) (open []*attempt) {
+	for _, a := range attempts {
+		if !a.done && a.prepare(ctx) {
+			open = append(open, a)
+		}
+	}
+	return open
 }
 
 // send makes one transaction of attempts, and lets each read its answer. One of
@@ -105,10 +118,15 @@ func (s *store) send(ctx context.Context, open []*attempt) {
 	case len(open) == 1:
 		open[0].read(ctx, answer.Header.Revision, answer.Succeeded, answer.Responses)
 	default:
-		for i, a := range open {
-			one := answer.Responses[i].GetResponseTxn()
-			a.read(ctx, answer.Header.Revision, one.Succeeded, one.Responses)
-		}
+		readAll(ctx, open, answer)
+	}
+}
+
+// readAll reads the answers to attempts that begin a transaction.
+func readAll(ctx context.Context, open []*attempt, answer *clientv3.TxnResponse) {
+	for i, a := range open {
+		one := answer.Responses[i].GetResponseTxn()
+		a.read(ctx, answer.Header.Revision, one.Succeeded, one.Responses)
 	}
 }
 

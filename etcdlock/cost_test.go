@@ -158,6 +158,14 @@ func TestCostOfBatchAndTry(t *testing.T) {
 		}
 	})
 	expect(t, "many releases", got, map[string]int{"Txn": 1})
+	mine, taken := hold(t, s, t.Name()+"/mixed"), request(t.Name()+"/0")
+	got = costs(t, server.Nodes[0], func() {
+		acquired, released := s.Mix(t.Context(), []*driver.AcquireRequest{taken, request(t.Name() + "/1")}, []*driver.ReleaseRequest{{Ref: mine}})
+		if acquired[0].Status != driver.Held || acquired[1].Status != driver.Granted || !released[0].Released {
+			t.Errorf("%+v, %+v", acquired, released)
+		}
+	})
+	expect(t, "attempts and a release", got, map[string]int{"Txn": 1})
 	got = costs(t, server.Nodes[0], func() {
 		if _, status := try(t, other, t.Name()); status != driver.Held {
 			t.Errorf("status %d", status)

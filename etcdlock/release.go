@@ -18,20 +18,70 @@ func (s *store) Release(ctx context.Context, req *driver.ReleaseRequest) (bool, 
 
 func (s *store) ReleaseMany(ctx context.Context, reqs []*driver.ReleaseRequest) []driver.ReleaseAnswer {
 	answers := make([]driver.ReleaseAnswer, len(reqs))
-	steps, of := make([]txn, 0, len(reqs)), make([]int, 0, len(reqs))
+	endings := s.endings(ctx, reqs, answers)
+	s.finish(ctx, endings, s.release(ctx, stepsOf(endings)), answers)
+	return answers
+}
+
+// ending is a release on its way.
+type ending struct {
+	number int // of its request
+	req    *driver.ReleaseRequest
+	key    string
+	step   txn
+	brief  bool // the step is only for a record that is as it was granted
+}
+
+// endings are the releases that have something to end; the others are answered.
+func (s *store) endings(ctx context.Context, reqs []*driver.ReleaseRequest, answers []driver.ReleaseAnswer) []*ending {
+	endings := make([]*ending, 0, len(reqs))
 	for i, req := range reqs {
 		known, key := s.book.remove(&req.Ref)
-		step, err := s.releaseStep(ctx, req, known, key)
-		if err != nil || step.then == nil {
-			answers[i].Err = err
+		e := &ending{number: i, req: req, key: key}
+		if e.brief = known != nil && known.held && req.Token != 0 && req.Keep == 0 && !req.Abandon; e.brief {
+			e.step = txn{
+				when: []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", int64(req.Token))}, //nolint:gosec // a revision
+				then: []clientv3.Op{clientv3.OpDelete(key)},
+			}
+		} else if e.step, answers[i].Err = s.releaseStep(ctx, req, known, key); answers[i].Err != nil || e.step.then == nil {
 			continue
 		}
-		steps, of = append(steps, step), append(of, i)
+		endings = append(endings, e)
 	}
-	for k, done := range s.release(ctx, steps) {
-		answers[of[k]] = done
+	return endings
+}
+
+func stepsOf(endings []*ending) []txn {
+	steps := make([]txn, len(endings))
+	for i, e := range endings {
+		steps[i] = e.step
 	}
-	return answers
+	return steps
+}
+
+// finish notes the answers. A record that was changed meanwhile, as by a break, is
+// compared by its owner.
+func (s *store) finish(ctx context.Context, endings []*ending, done, answers []driver.ReleaseAnswer) {
+	var changed []*ending
+	for k, e := range endings {
+		answers[e.number] = done[k]
+		if e.brief && done[k].Err == nil && !done[k].Released {
+			e.brief, e.step = false, txn{when: exact(e.key, e.req), then: e.step.then}
+			changed = append(changed, e)
+		}
+	}
+	if len(changed) > 0 {
+		s.finish(ctx, changed, s.release(ctx, stepsOf(changed)), answers)
+	}
+}
+
+// exact compares that the record under a key is the owner's grant, and not kept.
+func exact(key string, req *driver.ReleaseRequest) []clientv3.Cmp {
+	when := owned(key, req.Mode, &req.Owner)
+	if req.Token != 0 {
+		when = append(when, clientv3.Compare(clientv3.CreateRevision(key), "=", int64(req.Token))) //nolint:gosec // a revision
+	}
+	return when
 }
 
 // releaseStep ends what the owner has: the exact grant, if its token is known,
@@ -44,10 +94,7 @@ func (s *store) releaseStep(ctx context.Context, req *driver.ReleaseRequest, kno
 		}
 		key = p.key
 	}
-	step := txn{when: owned(key, req.Mode, &req.Owner)}
-	if req.Token != 0 {
-		step.when = append(step.when, clientv3.Compare(clientv3.CreateRevision(key), "=", int64(req.Token))) //nolint:gosec // a revision
-	}
+	step := txn{when: exact(key, req)}
 	if req.Keep > 0 && (known != nil && known.held || known == nil && req.Token != 0) { // not of a place
 		put, err := s.keep(ctx, req, key, known)
 		if step.then = []clientv3.Op{put}; err != nil || put.IsPut() {

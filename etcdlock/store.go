@@ -47,7 +47,7 @@ type store struct {
 
 var (
 	_ driver.Queuer    = (*store)(nil)
-	_ driver.Batcher   = (*store)(nil)
+	_ driver.Mixer     = (*store)(nil)
 	_ driver.Detacher  = (*store)(nil)
 	_ driver.Inspector = (*store)(nil)
 	_ driver.Lister    = (*store)(nil)

@@ -1,0 +1,87 @@
+package etcdlock
+
+import (
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/storetest"
+)
+
+// refOf is the grant that a request got.
+func refOf(req *driver.AcquireRequest, token uint64) driver.Ref {
+	return driver.Ref{Name: req.Name, Owner: req.Owner, Mode: req.Mode, Token: token}
+}
+
+// What one request of a mixed batch asks spoils none of the others.
+func TestMixedBatchesThatAreRefusedAsAWhole(t *testing.T) {
+	t.Parallel()
+	for what, spoil := range map[string]func(*testing.T, *store, *clientv3.Client) *driver.AcquireRequest{
+		"a lease that has ended": func(t *testing.T, s *store, api *clientv3.Client) *driver.AcquireRequest {
+			t.Helper()
+			req := request(t.Name() + "/late")
+			req.TTL = 3 * time.Second
+			free(t, s, storetest.Want(t, s, req, driver.Granted))
+			if _, err := api.Revoke(t.Context(), s.pool.at(req.TTL).id); err != nil {
+				t.Fatal(err)
+			}
+			again := request(t.Name() + "/late")
+			again.TTL = req.TTL
+			return again
+		},
+		"keys that are not ours": func(t *testing.T, _ *store, api *clientv3.Client) *driver.AcquireRequest {
+			t.Helper()
+			req := request(t.Name() + "/theirs")
+			if _, err := api.Put(t.Context(), nameKey(req.Name.Key)+"x", "theirs"); err != nil {
+				t.Fatal(err)
+			}
+			return req
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			server := ownServer(t)
+			s, other, api := server.open(t), server.open(t), server.api(t)
+			mine := hold(t, s, t.Name()+"/mine")
+			spoiled, fine := spoil(t, s, api), request(t.Name()+"/fine")
+			acquired, released := s.Mix(t.Context(), []*driver.AcquireRequest{spoiled, fine}, []*driver.ReleaseRequest{{Ref: mine}})
+			if !released[0].Released || released[0].Err != nil || acquired[1].Status != driver.Granted {
+				t.Errorf("%+v, %+v", acquired, released)
+			}
+			free(t, other, hold(t, other, t.Name()+"/mine"))
+			if _, status := try(t, other, t.Name()+"/fine"); status != driver.Held {
+				t.Errorf("what a mixed batch granted is not held: %d", status)
+			}
+			free(t, s, refOf(fine, acquired[1].Grant.Token))
+		})
+	}
+}
+
+// A release finds a grant also after its record was changed, by a break or the
+// value of a leader, and never what is kept of a grant.
+func TestReleaseOfAChangedRecord(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s, other := server.open(t), server.open(t)
+	broken, valued, kept := hold(t, s, t.Name()+"/broken"), hold(t, s, t.Name()+"/valued"), hold(t, s, t.Name()+"/kept")
+	if status, err := other.Break(t.Context(), &driver.BreakRequest{Name: broken.Name, Token: broken.Token, Reason: "test"}); status != driver.Marked || err != nil {
+		t.Fatalf("break: %d, %v", status, err)
+	}
+	if ok, err := s.SetValue(t.Context(), &driver.ValueRequest{Ref: valued, Value: "here", Seq: 1}); !ok || err != nil {
+		t.Fatalf("value: %t, %v", ok, err)
+	}
+	if ok, err := s.Release(t.Context(), &driver.ReleaseRequest{Ref: kept, Keep: time.Minute}); !ok || err != nil {
+		t.Fatalf("release that keeps: %t, %v", ok, err)
+	}
+	_, released := s.Mix(t.Context(), []*driver.AcquireRequest{request(t.Name())}, []*driver.ReleaseRequest{{Ref: broken}, {Ref: valued}, {Ref: kept}})
+	if !released[0].Released || !released[1].Released || released[2].Released {
+		t.Errorf("%+v, want true, true, false", released)
+	}
+	free(t, other, hold(t, other, t.Name()+"/broken"))
+	free(t, other, hold(t, other, t.Name()+"/valued"))
+	if _, status := try(t, other, t.Name()+"/kept"); status != driver.Held {
+		t.Errorf("what is kept: %d", status)
+	}
+}

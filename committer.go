@@ -22,6 +22,7 @@ type committer struct {
 	lanes map[route]*lane
 	first [2]lane         // of shard 0, kept
 	names map[string]bool // of the batch that is put together, kept
+	calls sync.Pool       // used again, save those whose callers gave up: they may be away
 	wg    sync.WaitGroup  // batches in flight
 }
 
@@ -59,7 +60,7 @@ type call struct {
 	alone    bool // it blocked once: nothing else is to wait for it
 	acquired driver.AcquireAnswer
 	released driver.ReleaseAnswer
-	done     chan struct{}
+	done     chan struct{} // filled with the answer
 }
 
 func (k *call) key() string {
@@ -79,6 +80,18 @@ func newCommitter(c *Client, b driver.Batcher) *committer {
 	return g
 }
 
+func (g *committer) call() *call {
+	if k, ok := g.calls.Get().(*call); ok {
+		return k
+	}
+	return &call{done: make(chan struct{}, 1)}
+}
+
+func (g *committer) reuse(k *call) {
+	*k = call{done: k.done}
+	g.calls.Put(k)
+}
+
 // acquire makes an attempt, with whatever else is waiting if all flights are taken. One
 // that blocked once is sent alone. If ctx ends while it still waits for a flight it is
 // not sent (Canceled); later, it may still be applied (Indeterminate). ctx bounds the
@@ -90,10 +103,12 @@ func (g *committer) acquire(ctx context.Context, req *driver.AcquireRequest, blo
 		a := g.batcher.AcquireMany(ctx, []*driver.AcquireRequest{req})[0]
 		return a.AcquireResult, a.Err
 	}
-	k := &call{acquire: req, alone: blocked, done: make(chan struct{})}
+	k := g.call()
+	k.acquire, k.alone = req, blocked
 	if err := g.join(ctx, r, k); err != nil {
 		return driver.AcquireResult{}, err
 	}
+	defer g.reuse(k)
 	return k.acquired.AcquireResult, k.acquired.Err
 }
 
@@ -105,10 +120,12 @@ func (g *committer) release(ctx context.Context, req *driver.ReleaseRequest) (bo
 		a := g.batcher.ReleaseMany(ctx, []*driver.ReleaseRequest{req})[0]
 		return a.Released, a.Err
 	}
-	k := &call{release: req, done: make(chan struct{})}
+	k := g.call()
+	k.release = req
 	if err := g.join(ctx, r, k); err != nil {
 		return false, err
 	}
+	defer g.reuse(k)
 	return k.released.Released, k.released.Err
 }
 
@@ -159,6 +176,7 @@ func (g *committer) giveUp(l *lane, k *call, why error) error {
 // stays is not overtaken by a later one of its name.
 func (g *committer) take(l *lane) (batch []*call) {
 	var rest []*call
+	batch = make([]*call, 0, min(len(l.queue), g.c.maxBatch))
 	clear(g.names)
 	for _, call := range l.queue {
 		key := call.key()
@@ -190,7 +208,7 @@ func (g *committer) exchange(ctx context.Context, batch []*call) {
 		return
 	}
 	for _, call := range batch {
-		close(call.done)
+		call.done <- struct{}{}
 	}
 }
 
@@ -198,6 +216,12 @@ func (g *committer) exchange(ctx context.Context, batch []*call) {
 func (g *committer) send(ctx context.Context, batch []*call) {
 	var acquires []*driver.AcquireRequest
 	var releases []*driver.ReleaseRequest
+	if g.mixer != nil || batch[0].acquire != nil {
+		acquires = make([]*driver.AcquireRequest, 0, len(batch))
+	}
+	if g.mixer != nil || batch[0].release != nil {
+		releases = make([]*driver.ReleaseRequest, 0, len(batch))
+	}
 	for _, call := range batch {
 		if call.acquire != nil {
 			acquires = append(acquires, call.acquire)

@@ -92,7 +92,7 @@ test-full: test ## test, with the long cases too (HOLDFAST_FULL=1)
 .PHONY: bench
 bench: ## compare with other lock libraries, side by side
 	cd bench && go run . $(BENCHFLAGS) -write ../docs/benchmarks.md
-	cd bench && go run . $(BENCHFLAGS) -core -write ../docs/benchmarks.md pair
+	cd bench && go run . $(BENCHFLAGS) -core -write ../docs/benchmarks.md pair '64 names'
 
 .PHONY: docs
 docs: ## write anew what is generated from the code

@@ -17,9 +17,10 @@ import (
 
 // The contestants on etcd.
 const (
-	etcdFloor = "a transaction that puts, and one that deletes (clientv3)"
-	etcdMutex = "etcd's concurrency.Mutex"
-	etcdQueue = "keys in order of creation, and one watch of all of them (clientv3)"
+	etcdFloor   = "a transaction that puts, and one that deletes (clientv3)"
+	etcdMutex   = "etcd's concurrency.Mutex"
+	etcdQueue   = "keys in order of creation, and one watch of all of them (clientv3)"
+	etcdBatches = "64 names to a transaction, by one caller alone (clientv3)"
 )
 
 // etcdServer is started with the first contestant that needs it. Its data is in
@@ -53,6 +54,7 @@ func etcdComparisons() []comparison {
 	pair := etcd.uncontended(etcdFloor, ours, etcdMutex)
 	pair.targets = []target{{contestant: ours, over: etcdFloor, atMost: 1.2}}
 	many := etcd.many(etcdFloor, ours, etcdMutex)
+	many.contestants = append(many.contestants, contestant{etcdBatches, etcdBatched})
 	many.targets = []target{{contestant: ours, over: etcdFloor, atLeast: 0.9}, {contestant: ours, over: etcdMutex, atLeast: 3}}
 	sixteen := etcd.contended(16, 1, etcdQueue, oursNoHandOff, etcdMutex)
 	sixteen.targets = append(sixteen.targets,
@@ -108,6 +110,41 @@ func etcdFloorPair(ctx context.Context, client *clientv3.Client, lease clientv3.
 			Then(clientv3.OpDelete(name)).Commit()
 		return err
 	}
+}
+
+// etcdBatched is the least that taking 64 names and giving them back can be: by one caller
+// alone, who never waits for another.
+func etcdBatched() (float64, map[string]float64, error) {
+	addr, err := startEtcd()
+	if err != nil {
+		return 0, nil, err
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + addr}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		return 0, nil, err
+	}
+	defer client.Close() //nolint:errcheck // nothing is lost
+	lease, err := client.Grant(context.Background(), 30)
+	if err != nil {
+		return 0, nil, err
+	}
+	pairs := 0
+	for end := time.Now().Add(contest); time.Now().Before(end); pairs += manyCallers {
+		var take, giveBack []clientv3.Op
+		for i := range manyCallers {
+			key := "batch/" + strconv.Itoa(i)
+			take = append(take, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
+				[]clientv3.Op{clientv3.OpPut(key, "owner", clientv3.WithLease(lease.ID))}, nil))
+			giveBack = append(giveBack, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(key), "=", "owner")},
+				[]clientv3.Op{clientv3.OpDelete(key)}, nil))
+		}
+		for _, ops := range [][]clientv3.Op{take, giveBack} {
+			if _, err := client.Txn(context.Background()).Then(ops...).Commit(); err != nil {
+				return 0, nil, err
+			}
+		}
+	}
+	return float64(pairs) / contest.Seconds(), nil, nil
 }
 
 // etcdQueuePair is the simplest fair queue: every process watches all keys of the

@@ -33,9 +33,11 @@ func (n network) uncontended(names ...string) comparison {
 	})}
 }
 
-// many is 64 callers of one process on a name each.
+const manyCallers = 64
+
+// many is so many callers of one process on a name each.
 func (n network) many(names ...string) comparison {
-	const callers = 64
+	const callers = manyCallers
 	c := comparison{name: n.store + ", 64 callers on 64 names", unit: "pairs a second"}
 	c.contestants = n.contestants(names, func(pair func(string) error) (float64, error) {
 		counts, errs := make([]float64, callers), make([]error, callers)

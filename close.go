@@ -80,6 +80,10 @@ func (c *Client) close() error {
 // closeHolds ends all holds: their releases become debts; under mu.
 func (c *Client) closeHolds() (byes []*farewell) {
 	for _, h := range c.holds {
+		if h.lapsed() { // somebody may have seen it lost
+			byes = append(byes, c.expire(h))
+			continue
+		}
 		byes = append(byes, c.bid(h.leases, c.errorf("hold", h.line.name.Full, ErrReleased, ErrClosed), 0))
 		req := driver.ReleaseRequest{Ref: h.ref()}
 		if kept := h.granted.Add(h.ask.minHold); h.ask.minHold > 0 && kept.Until() > 0 && h.revoked == nil {

@@ -13,7 +13,7 @@ func (c *Client) lose(h *hold, why, forced string) *farewell {
 		return nil
 	}
 	kind := ErrLost
-	if h.revoked != nil || forced != "" {
+	if h.revoked != nil || forced != "" && !h.lapsed() {
 		kind, why = ErrBroken, cmp.Or(forced, why)
 	}
 	left := h.left()
@@ -36,6 +36,9 @@ func (c *Client) revoke(h *hold, reason string) *farewell {
 	if h.lingerUntil != 0 { // nobody is left to be told
 		c.endLinger(h)
 		return nil
+	}
+	if h.lapsed() { // somebody may have seen it lost
+		return c.expire(h)
 	}
 	h.revoked = c.errorf("hold", h.line.name.Full, ErrBroken, textError(reason))
 	c.keeper.schedule(h)

@@ -13,10 +13,10 @@ import (
 func (h *hold) release(ctx context.Context, l *Lease) (told bool, err error) {
 	c := h.c
 	c.mu.Lock()
-	if l.cause == nil && h.lapsed() {
+	cause := l.ended("release")
+	if l.cause == nil && cause != nil {
 		return false, l.endLate() // it unlocks
 	}
-	cause := l.ended("release")
 	told = l.told && cause == nil
 	l.finish(ErrReleased)
 	if h.ended || errors.Is(cause, ErrReleased) {

@@ -36,7 +36,9 @@ func (s *store) AcquireMany(ctx context.Context, reqs []*driver.AcquireRequest) 
 			}
 		}
 	}
-	nameForeign(reqs, answers)
+	for i, req := range reqs {
+		answers[i].Err = foreign(answers[i].Err, req.Name.Key)
+	}
 	return answers
 }
 

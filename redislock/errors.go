@@ -144,15 +144,18 @@ func otherKind(limit string, asked int) error {
 	return &driver.Failure{Kind: driver.Conflict, Err: fmt.Errorf("the name is %s, not %s", kind(limit), kind(strconv.Itoa(asked)))}
 }
 
-// nameForeign says where the key is that is of another type than ours: the server does
-// not.
-func nameForeign(reqs []*driver.AcquireRequest, answers []driver.AcquireAnswer) {
-	for i := range answers {
-		if e, ok := answers[i].Err.(ServerError); ok && strings.Contains(string(e), "WRONGTYPE Operation") { //nolint:errorlint // a Link gives it bare
-			key := reqs[i].Name.Key
-			answers[i].Err = e + ServerError(": "+recordKey(tagOf(key), key)+", or a key that goes with it")
-		}
+// foreign names the key of a name that holds something else than ours, or may do so: the
+// server speaks of our script. Any other error stays as it is.
+func foreign(err error, key string) error {
+	e, ok := err.(ServerError) //nolint:errorlint // a Link gives it bare
+	if !ok || !strings.Contains(string(e), "WRONGTYPE ") {
+		return err
 	}
+	return foreignKey(key)
+}
+
+func foreignKey(key string) error {
+	return failure(driver.Conflict, recordKey(tagOf(key), key)+", or a key that goes with it, holds something that is not ours")
 }
 
 func unknownScript(err error) bool {

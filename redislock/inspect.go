@@ -17,7 +17,7 @@ func (s *store) Break(ctx context.Context, req *driver.BreakRequest) (driver.Bre
 	}
 	replies, err := s.answers(ctx, breakScript, 1, allKeys(req.Name.Key), []string{tokenText(req.Token), ownerText(&req.Owner), oneLine(req.Reason), force})
 	if err != nil {
-		return 0, err
+		return 0, foreign(err, req.Name.Key)
 	}
 	switch text := replies[0].Text; text {
 	case "M":
@@ -67,7 +67,7 @@ func (s *store) Inspect(ctx context.Context, n driver.Name) (driver.Record, erro
 	}
 	r := records[0]
 	if r.foreign {
-		return driver.Record{}, &driver.Failure{Kind: driver.Conflict, Err: ServerError("the key of the name holds no record of ours")}
+		return driver.Record{}, foreignKey(n.Key)
 	}
 	r.Name = n.Full
 	return r.Record, nil

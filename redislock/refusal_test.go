@@ -54,8 +54,13 @@ func TestForeignKeys(t *testing.T) {
 		must(t, c, words...)
 		before, _ := do(t, c, "DUMP", key).ToString()
 		refuses(t, s, name, driver.Conflict)
-		if _, err := s.Acquire(t.Context(), request(name)); !strings.Contains(err.Error(), key) {
-			t.Errorf("%s: the key is not named: %v", what, err)
+		_, acquire := s.Acquire(t.Context(), request(name))
+		_, inspect := s.Inspect(t.Context(), nameOf(name))
+		_, brk := s.Break(t.Context(), &driver.BreakRequest{Name: nameOf(name), Token: 1, Reason: "none"})
+		for call, err := range map[string]error{"acquire": acquire, "inspect": inspect, "break": brk} {
+			if err == nil || !strings.Contains(err.Error(), key+",") || strings.Contains(err.Error(), "script") || s.Classify(err) != driver.Conflict {
+				t.Errorf("%s, %s: %v", call, what, err)
+			}
 		}
 		ref := driver.Ref{Name: nameOf(name), Owner: request("").Owner}
 		if ok, err := s.Release(t.Context(), &driver.ReleaseRequest{Ref: ref, Abandon: true}); ok {

@@ -140,6 +140,31 @@ func TestRedisDoctor(t *testing.T) {
 	}
 }
 
+// What somebody else has put under a name is told by every command, and stays.
+func TestRedisForeignKey(t *testing.T) {
+	s, server := newRedisShop(t)
+	s.hold("L")
+	keys, err := server.Do("KEYS", "hf:*:L")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range [][]string{{"DEL", keys}, {"HSET", keys, "f", "theirs"}} {
+		if _, err := server.Do(words...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owner := strings.Repeat("8", 32)
+	for _, args := range [][]string{
+		{"run", "L", "--", "true"}, {"acquire", "L"}, {"show", "L"}, {"break", "L", "--owner", owner, "--reason", "none"},
+	} {
+		s.run(args...).want(t, 69, keys+", or a key that goes with it, holds something that is not ours")
+	}
+	s.run("ls").want(t, 0)
+	if value, err := server.Do("HGET", keys, "f"); value != "theirs" {
+		t.Errorf("%q, %v", value, err)
+	}
+}
+
 // When the server is gone for longer than the TTL the command is dead before its
 // lease can have ended.
 func TestRedisServerGone(t *testing.T) {

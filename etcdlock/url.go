@@ -38,24 +38,25 @@ func open(ctx context.Context, u *url.URL, opts *driver.OpenOptions) (driver.Sto
 	defer cancel()
 	client, err := clientv3.New(*config)
 	if err != nil {
-		return nil, openError(err)
+		return nil, openError(config, err)
 	}
 	s, err := newStore(ctx, client, cmp.Or(opts.TTL, defaultTTL))
 	if err != nil {
 		_ = client.Close()
-		return nil, openError(err)
+		return nil, openError(config, err)
 	}
 	s.own = true
 	return s, nil
 }
 
-// openError says that nothing was done if no server could be reached.
-func openError(err error) error {
+// openError says where it was tried, and that nothing was done if no server could be
+// reached, or who answered is none.
+func openError(config *clientv3.Config, err error) error {
 	kind := classify(err)
-	if kind == driver.Indeterminate || kind == driver.Canceled {
+	if kind == driver.Indeterminate || kind == driver.Canceled || kind == driver.Unsupported {
 		kind = driver.Unavailable
 	}
-	return &driver.Failure{Kind: kind, Err: err}
+	return &driver.Failure{Kind: kind, Err: fmt.Errorf("%w, at %s", err, strings.Join(config.Endpoints, ", "))}
 }
 
 // parse reads the URL. Errors never hold the password.

@@ -82,7 +82,7 @@ func (l *directLink) connection(ctx context.Context) (*conn, error) {
 	case <-d.done:
 		return d.conn, d.err
 	case <-ctx.Done():
-		return nil, dialError(ctx.Err())
+		return nil, l.dialError(ctx.Err())
 	}
 }
 
@@ -90,7 +90,7 @@ func (l *directLink) dial(d *dialing) {
 	l.dials.Add(1)
 	d.conn, d.err = connect(l.life, l.option, &l.tasks)
 	if d.err != nil {
-		d.err = dialError(d.err)
+		d.err = l.dialError(d.err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,12 +106,12 @@ func (l *directLink) dial(d *dialing) {
 }
 
 // dialError says that nothing was sent, whatever the error.
-func dialError(err error) error {
+func (l *directLink) dialError(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return notSent(err)
 	case classify(err) == driver.Indeterminate:
-		return &driver.Failure{Kind: driver.Unavailable, Err: fmt.Errorf("redis: dialing: %w", err)}
+		return &driver.Failure{Kind: driver.Unavailable, Err: fmt.Errorf("redis: dialing %s: %w", l.option.InitAddress[0], err)}
 	}
 	return err
 }
@@ -145,7 +145,7 @@ func (l *directLink) DoApart(ctx context.Context, commands ...Command) []Reply {
 	defer cancel()
 	c, err := l.takeApart(ctx)
 	if err != nil {
-		return failed(len(commands), dialError(err))
+		return failed(len(commands), l.dialError(err))
 	}
 	replies := c.exchange(ctx, commands)
 	l.mu.Lock()

@@ -2,6 +2,8 @@ package main
 
 import (
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +18,7 @@ func TestUnusableStores(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	web := webServer(t)
 	for _, c := range []struct {
 		store string
 		code  int
@@ -27,6 +30,10 @@ func TestUnusableStores(t *testing.T) {
 		{"redis://u:hunter2@" + closedPort(t) + "/x", 64, "database"},
 		{"redis+sentinel://u:hunter2@" + closedPort(t) + "/main", 69, "127.0.0.1"},
 		{"redis+cluster://u:hunter2@" + closedPort(t), 69, "127.0.0.1"},
+		{"etcd://" + closedPort(t), 69, "127.0.0.1"},
+		{"zookeeper://u:hunter2@" + closedPort(t), 69, "127.0.0.1"},
+		{"redis://u:hunter2@" + web, 69, web},
+		{"etcd://" + web, 69, web},
 		{"/just/a/path", 64, "not a URL"},
 		{"file:///tmp?nonsense=1", 64, "nonsense"},
 		{"file://u:hunter2@h/tmp", 64, ""},
@@ -40,6 +47,18 @@ func TestUnusableStores(t *testing.T) {
 			}
 		}
 	}
+}
+
+// webServer speaks HTTP, of either version, to whoever comes.
+func webServer(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetHTTP1(true)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
 }
 
 func closedPort(t *testing.T) string {

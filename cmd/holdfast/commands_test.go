@@ -149,6 +149,7 @@ func TestBreak(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	s.run("show", "L").wantOut(t, "broken: x (by ")
+	s.run("ls").wantOut(t, "(broken)")
 	token, _ = s.hold("M")
 	s.run("break", "M", "--token", token, "--reason", "x", "--force").wantOut(t, "two may run")
 	s.free("M")

@@ -303,7 +303,7 @@ func TestRedisDoctorSeesAClockThatIsSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := p.wait()
-	r.wantOut(t, "unsafe    the server's clock was set back", "; 1 unsafe settings")
+	r.wantOut(t, "unsafe    the server's clock was set back", "; unsafe settings: 1, see above")
 }
 
 // A warning is for people at a terminal, and for programs that read events, but not for

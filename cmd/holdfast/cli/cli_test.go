@@ -68,11 +68,11 @@ func TestHandles(t *testing.T) {
 	if code, _, stderr = call(t, append(env, "HOLDFAST_HANDLE="+handle), "release"); code != 0 {
 		t.Errorf("release: %d %q", code, stderr)
 	}
-	if code, _, _ = call(t, env, "check", handle); code != exitLost {
-		t.Errorf("check after release: %d", code)
+	if code, _, stderr = call(t, env, "check", handle); code != exitLost || !strings.HasPrefix(stderr, `holdfast: check "it's"`) {
+		t.Errorf("check after release: %d %q", code, stderr)
 	}
-	if code, _, _ = call(t, env, "renew", "nonsense"); code != exitUsage {
-		t.Errorf("renew of nonsense: %d", code)
+	if code, _, stderr = call(t, env, "renew", "nonsense"); code != exitUsage || !strings.HasPrefix(stderr, "holdfast: renew on ") {
+		t.Errorf("renew of nonsense: %d %q", code, stderr)
 	}
 	if code, _, stderr = call(t, env, "acquire", "--wait", "0", "it's"); code != 0 {
 		t.Errorf("after release: %d %q", code, stderr)

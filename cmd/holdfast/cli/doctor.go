@@ -301,13 +301,13 @@ func (a *app) printVerdict(d *diagnosis) {
 	}
 	text := fmt.Sprintf("\n%d rules hold", len(d.Laws)-broken-skipped)
 	if broken > 0 {
-		text += fmt.Sprintf(", %d are broken", broken)
+		text += fmt.Sprintf(", broken: %d", broken)
 	}
 	if skipped > 0 {
-		text += fmt.Sprintf(", %d were skipped", skipped)
+		text += fmt.Sprintf(", skipped: %d", skipped)
 	}
 	if len(d.Warnings) > 0 {
-		text += fmt.Sprintf("; %d unsafe settings, see above", len(d.Warnings))
+		text += fmt.Sprintf("; unsafe settings: %d, see above", len(d.Warnings))
 	}
 	fmt.Fprintln(a.out, text+".")
 }

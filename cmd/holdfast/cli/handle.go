@@ -143,8 +143,20 @@ func shellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-func (a *app) renew(ctx context.Context, client *holdfast.Client, o *handleOptions) error {
+// adopt takes the lease of a handle. Its errors are the command's: who typed release
+// knows of no adoption.
+func (a *app) adopt(ctx context.Context, client *holdfast.Client, o *handleOptions) (*holdfast.Lease, error) {
 	lease, err := client.Adopt(ctx, o.handle)
+	if e, ok := errors.AsType[*holdfast.Error](err); ok {
+		told := *e
+		told.Op = a.command
+		return nil, &told
+	}
+	return lease, err
+}
+
+func (a *app) renew(ctx context.Context, client *holdfast.Client, o *handleOptions) error {
+	lease, err := a.adopt(ctx, client, o)
 	if err != nil {
 		return err
 	}
@@ -157,7 +169,7 @@ func (a *app) renew(ctx context.Context, client *holdfast.Client, o *handleOptio
 }
 
 func (a *app) release(ctx context.Context, client *holdfast.Client, o *handleOptions) error {
-	lease, err := client.Adopt(ctx, o.handle)
+	lease, err := a.adopt(ctx, client, o)
 	if err != nil {
 		return err
 	}
@@ -166,7 +178,7 @@ func (a *app) release(ctx context.Context, client *holdfast.Client, o *handleOpt
 
 // check adopts, which asks the store and extends the lease.
 func (a *app) check(ctx context.Context, client *holdfast.Client, o *handleOptions) error {
-	lease, err := client.Adopt(ctx, o.handle)
+	lease, err := a.adopt(ctx, client, o)
 	if err != nil {
 		return err
 	}

@@ -82,6 +82,9 @@ func (a *app) printList(records []holdfast.Record, queue bool) {
 		}
 		if len(r.Holders) > 0 {
 			who = printable(cmp.Or(r.Holders[0].Label, r.Holders[0].Owner))
+			if r.Holders[0].Broken != "" {
+				who += " (broken)"
+			}
 			if r.Holders[0].Owner != "" { // else nothing is known of the grant
 				since = short(r.Holders[0].Held)
 			}

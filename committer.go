@@ -51,6 +51,8 @@ type lane struct {
 	flying int // batches that are away
 	late   int // of these, those that take long
 	inAir  int // calls in them
+	// batched: the latest to land was a mixer's, of many calls.
+	batched bool
 }
 
 // call is an attempt or a release.
@@ -98,7 +100,7 @@ func (g *committer) reuse(k *call) {
 // request as well.
 func (g *committer) acquire(ctx context.Context, req *driver.AcquireRequest, blocked bool) (driver.AcquireResult, error) {
 	r := g.route(driver.Ref{Name: req.Name, Owner: req.Owner, Mode: req.Mode}, attempts)
-	if f, ok := g.board(r); ok {
+	if f, ok := g.board(r, blocked); ok {
 		defer g.land(f)
 		a := g.batcher.AcquireMany(ctx, []*driver.AcquireRequest{req})[0]
 		return a.AcquireResult, a.Err
@@ -115,7 +117,7 @@ func (g *committer) acquire(ctx context.Context, req *driver.AcquireRequest, blo
 // release ends a grant, as acquire makes an attempt.
 func (g *committer) release(ctx context.Context, req *driver.ReleaseRequest) (bool, error) {
 	r := g.route(req.Ref, releases)
-	if f, ok := g.board(r); ok {
+	if f, ok := g.board(r, false); ok {
 		defer g.land(f)
 		a := g.batcher.ReleaseMany(ctx, []*driver.ReleaseRequest{req})[0]
 		return a.Released, a.Err
@@ -248,14 +250,14 @@ func (g *committer) send(ctx context.Context, batch []*call) {
 	}
 }
 
-// timeout of one exchange with these calls.
-func (g *committer) timeout(batch []*call) time.Duration {
-	timeout := MaxTTL
+// timeout of one exchange with these calls: the longest that one of them has. Whose
+// own is shorter gives up by itself, and takes no time from the others.
+func (g *committer) timeout(batch []*call) (timeout time.Duration) {
 	for _, call := range batch {
 		if call.acquire != nil {
-			timeout = min(timeout, g.c.requestTimeout(call.acquire.TTL))
+			timeout = max(timeout, g.c.requestTimeout(call.acquire.TTL))
 		} else {
-			timeout = min(timeout, g.c.releaseTimeout())
+			timeout = max(timeout, g.c.releaseTimeout())
 		}
 	}
 	return timeout

@@ -3,6 +3,8 @@ package holdfast
 import (
 	"runtime"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // When the committer's batches leave: see there.
@@ -17,8 +19,10 @@ const (
 	// patience is how long that one may be away until another is begun.
 	patience = 50 * time.Millisecond
 	// yields is how often those to whom it brought answers may go first, and ask again,
-	// before it leaves again: about 50 µs.
+	// before it leaves again: about 50 µs. Where others compute, a yield takes much
+	// longer: then moment is the bound.
 	yields = 200
+	moment = time.Millisecond
 )
 
 // full tells whether no more may be on their way at once; under mu.
@@ -44,11 +48,16 @@ type watch struct {
 	landed bool
 }
 
-// depart begins a flight of some calls; under mu.
-func (g *committer) depart(r route, l *lane, calls int) flight {
+// depart begins a flight of some calls; under mu. Nobody waits for what blocked once.
+func (g *committer) depart(r route, l *lane, calls int, blocked bool) flight {
 	f := flight{route: r, lane: l, calls: calls}
 	l.inAir += calls
-	if g.mixer != nil {
+	switch {
+	case g.mixer == nil:
+	case blocked:
+		f.watch = &watch{late: true}
+		l.late++
+	default:
 		f.watch = &watch{}
 		f.watch.timer = time.AfterFunc(patience, func() { g.delayed(f) })
 	}
@@ -70,7 +79,7 @@ func (g *committer) delayed(f flight) {
 }
 
 // board takes a flight for one call, if one is free and nobody waits.
-func (g *committer) board(r route) (f flight, ok bool) {
+func (g *committer) board(r route, blocked bool) (f flight, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l := g.lane(r)
@@ -78,8 +87,7 @@ func (g *committer) board(r route) (f flight, ok bool) {
 		return flight{}, false
 	}
 	l.flying++
-	if g.mixer != nil {
-		// Those to whom the last batch brought answers may be about to ask as well.
+	if l.batched { // those to whom the batch brought answers may be about to ask as well
 		g.mu.Unlock()
 		runtime.Gosched()
 		g.mu.Lock()
@@ -88,7 +96,7 @@ func (g *committer) board(r route) (f flight, ok bool) {
 			return flight{}, false
 		}
 	}
-	return g.depart(r, l, 1), true
+	return g.depart(r, l, 1, blocked), true
 }
 
 // begin begins one more flight; under mu.
@@ -104,13 +112,15 @@ func (g *committer) land(f flight) {
 	l := f.lane
 	if w := f.watch; w != nil {
 		w.landed = true
-		w.timer.Stop()
+		if w.timer != nil {
+			w.timer.Stop()
+		}
 		if w.late {
 			l.late--
 		}
 	}
 	l.inAir -= f.calls
-	if g.mixer != nil && f.calls > 1 {
+	if l.batched = g.mixer != nil && f.calls > 1; l.batched {
 		g.gather(l, f.calls)
 	}
 	l.flying--
@@ -124,7 +134,8 @@ func (g *committer) land(f flight) {
 
 // gather waits a moment for those whose answers have just come; under mu.
 func (g *committer) gather(l *lane, calls int) {
-	for i := 0; i < yields && len(l.queue) < calls; i++ {
+	begun := driver.Now()
+	for i := 0; i < yields && len(l.queue) < calls && driver.Now().Sub(begun) < moment; i++ {
 		g.mu.Unlock()
 		runtime.Gosched()
 		g.mu.Lock()
@@ -135,7 +146,10 @@ func (g *committer) gather(l *lane, calls int) {
 func (g *committer) fly(r route, l *lane) {
 	g.mu.Lock()
 	batch := g.take(l)
-	f := g.depart(r, l, len(batch))
+	f := g.depart(r, l, len(batch), len(batch) == 1 && batch[0].alone)
+	if len(l.queue) > 0 && !g.full(l) {
+		g.begin(r, l)
+	}
 	g.mu.Unlock()
 	defer g.land(f)
 	if len(batch) == 0 { // all have given up

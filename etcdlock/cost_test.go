@@ -319,3 +319,40 @@ func TestNothingStays(t *testing.T) {
 		return err == nil && strings.Contains(text, "\netcd_debugging_mvcc_watcher_total 0\n")
 	})
 }
+
+// Abandons that are repeated do not hold up those who travel with them: all are
+// looked for at once.
+func TestCostOfAbandonsAgain(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s := server.open(t)
+	abandon := func(i int) *driver.ReleaseRequest {
+		req := request(fmt.Sprintf("%s/%d", t.Name(), i))
+		return &driver.ReleaseRequest{Ref: driver.Ref{Name: req.Name, Owner: req.Owner, Mode: req.Mode}, Abandon: true}
+	}
+	free(t, s, hold(t, s, t.Name())) // has the lease made
+	if ok, err := s.Release(t.Context(), abandon(0)); ok || err != nil {
+		t.Fatalf("%t, %v", ok, err) // has that of tombstones made
+	}
+	var ends []*driver.ReleaseRequest
+	for i := range maxBatch - 1 {
+		ends = append(ends, abandon(i))
+	}
+	got := costs(t, server.Nodes[0], func() {
+		acquired, released := s.Mix(t.Context(), []*driver.AcquireRequest{request(t.Name())}, ends)
+		if acquired[0].Status != driver.Granted {
+			t.Errorf("%+v", acquired)
+		}
+		for _, a := range released {
+			if a.Released || a.Err != nil {
+				t.Errorf("%+v", a)
+			}
+		}
+	})
+	expect(t, "an attempt with abandons", got, map[string]int{"Txn": 2})
+	late := request("")
+	late.Name, late.Owner = ends[7].Name, ends[7].Owner
+	if _, status := ask(t, s, late); status != driver.Gone {
+		t.Errorf("an attempt that was abandoned before: status %d", status)
+	}
+}

@@ -21,6 +21,7 @@ func TestMoreAtOnceThanATransactionTakes(t *testing.T) {
 			server := ownServer(t, fmt.Sprintf("--max-txn-ops=%d", most))
 			manyCalls(t, server)
 			manyInOneCall(t, server)
+			manyMixed(t, server)
 		})
 	}
 }
@@ -118,5 +119,29 @@ func manyInOneCall(t *testing.T, server cluster) {
 				t.Fatalf("release: %+v", done)
 			}
 		}
+	}
+}
+
+// manyMixed has attempts, releases and abandons of what is not there in one call.
+func manyMixed(t *testing.T, server cluster) {
+	t.Helper()
+	s := server.open(t)
+	var reqs []*driver.AcquireRequest
+	var ends []*driver.ReleaseRequest
+	for i := range maxBatch / 2 {
+		reqs = append(reqs, request(fmt.Sprint(t.Name(), "/new", i)))
+		old := request(fmt.Sprint(t.Name(), "/old", i))
+		end := &driver.ReleaseRequest{Ref: refOf(old, 0), Abandon: i%2 == 1}
+		if !end.Abandon {
+			end.Ref, _ = ask(t, s, old)
+		}
+		ends = append(ends, end)
+	}
+	acquired, released := s.Mix(t.Context(), reqs, ends)
+	for i := range reqs {
+		if acquired[i].Status != driver.Granted || released[i].Err != nil || released[i].Released == ends[i].Abandon {
+			t.Fatalf("%+v, %+v", acquired[i], released[i])
+		}
+		free(t, s, refOf(reqs[i], acquired[i].Grant.Token))
 	}
 }

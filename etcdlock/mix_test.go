@@ -85,3 +85,81 @@ func TestReleaseOfAChangedRecord(t *testing.T) {
 		t.Errorf("what is kept: %d", status)
 	}
 }
+
+// handedOver is a place of s that became a hold, and was renewed since: its record was
+// written again.
+func handedOver(t *testing.T, s, other *store, name string) driver.Ref {
+	t.Helper()
+	var h heard
+	h.listen(s)
+	first := hold(t, other, name)
+	place := enqueue(t, s, name)
+	quiet(t, s)
+	free(t, other, first)
+	until(t, "the place is granted", func() bool { return h.has(driver.GrantSignal, place.Owner) })
+	sig, _ := h.grant(place.Owner)
+	place.Token = sig.Grant.Token
+	if res := renew(t, s, place, time.Minute); res.Status != driver.Renewed {
+		t.Fatalf("%+v", res)
+	}
+	return place
+}
+
+// Whatever a release is of, a mixed batch ends exactly that, and leaves nothing in
+// the book.
+func TestMixedReleasesOfAllKinds(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s, other := server.open(t), server.open(t)
+	at := func(what string) string { return t.Name() + "/" + what }
+	handed := handedOver(t, s, other, at("handed"))
+	labelled := hold(t, s, at("labelled"))
+	if res := s.Renew(t.Context(), []driver.RenewRequest{{Ref: labelled, TTL: 30 * time.Second, Label: "the heir"}})[0]; res.Status != driver.Renewed {
+		t.Fatalf("%+v", res)
+	}
+	detached := hold(t, s, at("detached"))
+	if res := s.Detach(t.Context(), driver.RenewRequest{Ref: detached, TTL: time.Minute}); res.Status != driver.Renewed {
+		t.Fatalf("%+v", res)
+	}
+	if res := renew(t, other, detached, time.Minute); res.Status != driver.Renewed {
+		t.Fatalf("%+v", res)
+	}
+	taken := hold(t, other, at("place"))
+	place := enqueue(t, s, at("place"))
+	stale := hold(t, s, at("stale"))
+	older := stale
+	older.Token--
+	byOwner := hold(t, s, at("owner"))
+	byOwner.Token = 0
+	gone := hold(t, s, at("gone"))
+	if status, err := other.Break(t.Context(), &driver.BreakRequest{Name: gone.Name, Token: gone.Token, Force: true}); status != driver.Freed || err != nil {
+		t.Fatalf("%d, %v", status, err)
+	}
+	next := hold(t, other, at("gone"))
+	refs := []driver.Ref{handed, labelled, detached, place, older, byOwner, gone}
+	want := []bool{true, true, true, true, false, true, false}
+	ends := make([]*driver.ReleaseRequest, len(refs))
+	for i, ref := range refs {
+		ends[i] = &driver.ReleaseRequest{Ref: ref}
+	}
+	req := request(at("new"))
+	acquired, released := s.Mix(t.Context(), []*driver.AcquireRequest{req}, ends)
+	for i, a := range released {
+		if a.Err != nil || a.Released != want[i] {
+			t.Errorf("%s: %+v, want %t", refs[i].Name.Full, a, want[i])
+		}
+	}
+	for _, ref := range []driver.Ref{stale, refOf(req, acquired[0].Grant.Token)} {
+		if res := renew(t, s, ref, 30*time.Second); res.Status != driver.Renewed {
+			t.Errorf("%s: %+v", ref.Name.Full, res)
+		}
+		free(t, s, ref)
+	}
+	free(t, other, taken)
+	free(t, other, next)
+	s.book.mu.Lock()
+	defer s.book.mu.Unlock()
+	if len(s.book.entries) > 0 || len(s.book.keys) > 0 || len(s.book.taken) > 0 {
+		t.Errorf("left in the book: %v, %v, %v", s.book.entries, s.book.keys, s.book.taken)
+	}
+}

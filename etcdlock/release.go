@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -27,28 +28,49 @@ func (s *store) ReleaseMany(ctx context.Context, reqs []*driver.ReleaseRequest) 
 type ending struct {
 	number int // of its request
 	req    *driver.ReleaseRequest
+	known  *entry
 	key    string
+	err    error // of the search for its key
 	step   txn
 	brief  bool // the step is only for a record that is as it was granted
 }
 
 // endings are the releases that have something to end; the others are answered.
 func (s *store) endings(ctx context.Context, reqs []*driver.ReleaseRequest, answers []driver.ReleaseAnswer) []*ending {
-	endings := make([]*ending, 0, len(reqs))
+	all := make([]*ending, len(reqs))
+	var unknown []*ending
 	for i, req := range reqs {
-		known, key := s.book.remove(&req.Ref)
-		e := &ending{number: i, req: req, key: key}
-		if e.brief = known != nil && known.held && req.Token != 0 && req.Keep == 0 && !req.Abandon; e.brief {
-			e.step = txn{
-				when: []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", int64(req.Token))}, //nolint:gosec // a revision
-				then: []clientv3.Op{clientv3.OpDelete(key)},
-			}
-		} else if e.step, answers[i].Err = s.releaseStep(ctx, req, known, key); answers[i].Err != nil || e.step.then == nil {
-			continue
+		e := &ending{number: i, req: req}
+		if e.known, e.key = s.book.remove(&req.Ref); e.key == "" {
+			unknown = append(unknown, e)
 		}
-		endings = append(endings, e)
+		all[i] = e
+	}
+	s.search(ctx, unknown)
+	endings := make([]*ending, 0, len(reqs))
+	for _, e := range all {
+		e.prepare(ctx, s)
+		if answers[e.number].Err = e.err; e.err == nil && e.step.then != nil {
+			endings = append(endings, e)
+		}
 	}
 	return endings
+}
+
+// prepare makes the step: that which ends the exact grant, if its token is known,
+// and never what is kept of it. There is none if the owner has nothing.
+func (e *ending) prepare(ctx context.Context, s *store) {
+	switch {
+	case e.err != nil || e.key == "":
+	case e.known != nil && e.known.held && e.req.Token != 0 && e.req.Keep == 0 && !e.req.Abandon:
+		e.brief = true
+		e.step = txn{
+			when: []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.key), "=", int64(e.req.Token))}, //nolint:gosec // a revision
+			then: []clientv3.Op{clientv3.OpDelete(e.key)},
+		}
+	default:
+		e.step, e.err = s.releaseStep(ctx, e.req, e.known, e.key)
+	}
 }
 
 func stepsOf(endings []*ending) []txn {
@@ -84,16 +106,8 @@ func exact(key string, req *driver.ReleaseRequest) []clientv3.Cmp {
 	return when
 }
 
-// releaseStep ends what the owner has: the exact grant, if its token is known,
-// and never what is kept of it. It is nothing if the owner has nothing.
+// releaseStep ends, or keeps, what the owner has under a key.
 func (s *store) releaseStep(ctx context.Context, req *driver.ReleaseRequest, known *entry, key string) (txn, error) {
-	if key == "" {
-		p, err := s.search(ctx, req)
-		if p == nil {
-			return txn{}, err
-		}
-		key = p.key
-	}
 	step := txn{when: exact(key, req)}
 	if req.Keep > 0 && (known != nil && known.held || known == nil && req.Token != 0) { // not of a place
 		put, err := s.keep(ctx, req, key, known)
@@ -127,27 +141,48 @@ func (s *store) tomb(ctx context.Context, ref *driver.Ref) ([]clientv3.Op, error
 	return []clientv3.Op{clientv3.OpPut(tombKey(ref.Name.Key, &ref.Owner), "", clientv3.WithLease(tombs.id))}, nil
 }
 
-// search looks for an owner of whom this client does not know the key: of another
+// search looks for owners of whom this client does not know the key: of another
 // one's attempt, or of one that was abandoned before. What arrives later finds
-// its tombstone.
-func (s *store) search(ctx context.Context, req *driver.ReleaseRequest) (*place, error) {
-	look := txn{then: []clientv3.Op{kindOp(&req.Ref)}}
-	if req.Abandon {
-		tomb, err := s.tomb(ctx, &req.Ref)
-		if err != nil {
-			return nil, err
-		}
-		look.then = append(look.then, tomb...)
+// its tombstone. All are looked for at once: who travels with them waits for it.
+func (s *store) search(ctx context.Context, unknown []*ending) {
+	if len(unknown) == 0 {
+		return
 	}
-	answer, err := s.commit(ctx, look)
+	answer, err := s.look(ctx, unknown)
+	if half := len(unknown) / 2; half > 0 && asWhole(err) {
+		s.search(ctx, unknown[:half])
+		s.search(ctx, unknown[half:])
+		return
+	}
+	for i, e := range unknown {
+		if e.err = err; err != nil {
+			continue
+		}
+		if p := findOwner(answer.Responses[i].GetResponseRange().Kvs, &e.req.Owner); p != nil {
+			e.key = p.key
+		}
+	}
+}
+
+// look reads where the owners may be, and puts the tombstones of the abandoned ones.
+func (s *store) look(ctx context.Context, unknown []*ending) (*clientv3.TxnResponse, error) {
+	var looks, tombs []clientv3.Op
+	for _, e := range unknown {
+		looks = append(looks, kindOp(&e.req.Ref))
+		if e.req.Abandon {
+			tomb, err := s.tomb(ctx, &e.req.Ref)
+			if err != nil {
+				return nil, err
+			}
+			tombs = append(tombs, tomb...)
+		}
+	}
+	answer, err := s.commit(ctx, txn{then: slices.Concat(looks, tombs)})
 	if errors.Is(err, rpctypes.ErrNoSpace) || errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		s.pool.dropTombs()
-		answer, err = s.commit(ctx, txn{then: look.then[:1]})
+		return s.commit(ctx, txn{then: looks})
 	}
-	if err != nil {
-		return nil, err
-	}
-	return findOwner(answer.Responses[0].GetResponseRange().Kvs, &req.Owner), nil
+	return answer, err
 }
 
 // kindOp reads where an owner's key is, whichever it is.

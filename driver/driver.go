@@ -4,7 +4,7 @@
 // holdfast.Client. Those who teach Holdfast
 // a new store implement [Store], and the optional interfaces for what the
 // store can do beyond it: [Queuer] or [Blocker] for waiting, [Signaler],
-// [Batcher], [Sharder], [Lister], [Inspector], [Breaker], [Valuer], [Watcher], [Looker],
+// [Batcher], [Mixer], [Sharder], [Lister], [Inspector], [Breaker], [Valuer], [Watcher], [Looker],
 // [Inheritor].
 //
 // # Who promises what
@@ -145,14 +145,14 @@ type Batcher interface {
 // begun while one is away, unless that takes long.
 type Mixer interface {
 	Batcher
-	// Mix makes attempts and releases, of different names all, as AcquireMany and
-	// ReleaseMany do.
+	// Mix makes attempts and releases, of different names all and no more than
+	// MaxBatch together, as AcquireMany and ReleaseMany do.
 	Mix(ctx context.Context, acquires []*AcquireRequest, releases []*ReleaseRequest) ([]AcquireAnswer, []ReleaseAnswer)
 }
 
 // Sharder is a store on several nodes, or of grants that have a connection
 // each. Requests of different shards never travel in one call of Renew, Beat,
-// AcquireMany or ReleaseMany, and do not wait for each other. For an acquire,
+// AcquireMany, ReleaseMany or Mix, and do not wait for each other. For an acquire,
 // Token is 0. The answer may change over time and does not block.
 type Sharder interface {
 	Shard(r Ref) int

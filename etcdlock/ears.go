@@ -296,7 +296,7 @@ func (b *book) happened(w *watch, event *mvccpb.Event) []driver.Signal {
 		return b.gone(e, w)
 	case w.rival != nil:
 		return nil
-	case event.Type == mvccpb.DELETE:
+	case event.Type == mvccpb.DELETE || ended(event.Kv, e):
 		b.forget(e)
 		if !e.held {
 			return []driver.Signal{{Kind: driver.MissedSignal}} // the next beat is told
@@ -316,6 +316,12 @@ func (b *book) happened(w *watch, event *mvccpb.Event) []driver.Signal {
 		return []driver.Signal{{Kind: driver.BrokenSignal, Owner: e.owner, Reason: p.broken}}
 	}
 	return nil
+}
+
+// ended tells whether another process has released the hold, whose record is kept.
+func ended(kv *mvccpb.KeyValue, e *entry) bool {
+	p, ok := readPlace(kv)
+	return ok && p.kept && e.held && p.created == e.created
 }
 
 // gone strikes off one who was before the place. If it was the last one the

@@ -276,12 +276,20 @@ func deleteKey(tb testing.TB, api *clientv3.Client, ref driver.Ref) {
 	}
 }
 
-// A hold whose lease is revoked, or whose key is deleted, is lost at once.
+// A hold whose lease is revoked, whose key is deleted, or that another process has released
+// by its handle and keeps taken for a while, is lost at once.
 func TestHoldEndedInTheCluster(t *testing.T) {
 	t.Parallel()
 	server := ownServer(t)
 	api := server.api(t)
-	for what, end := range map[string]func(testing.TB, *clientv3.Client, driver.Ref){"revoked": revoke, "deleted": deleteKey} {
+	other := server.open(t)
+	kept := func(tb testing.TB, _ *clientv3.Client, ref driver.Ref) {
+		tb.Helper()
+		if ok, err := other.Release(tb.Context(), &driver.ReleaseRequest{Ref: ref, Keep: time.Minute}); !ok || err != nil {
+			tb.Errorf("released: %t, %v", ok, err)
+		}
+	}
+	for what, end := range map[string]func(testing.TB, *clientv3.Client, driver.Ref){"revoked": revoke, "deleted": deleteKey, "kept": kept} {
 		s := server.open(t)
 		var h heard
 		h.listen(s)
@@ -298,7 +306,9 @@ func TestHoldEndedInTheCluster(t *testing.T) {
 		if res := renew(t, s, ref, time.Minute); res.Status != driver.Lost {
 			t.Errorf("renewal: %+v", res)
 		}
-		free(t, s, hold(t, s, what))
+		if what != "kept" {
+			free(t, s, hold(t, s, what))
+		}
 	}
 }
 
@@ -308,7 +318,14 @@ func TestPlaceEndedInTheCluster(t *testing.T) {
 	t.Parallel()
 	server := ownServer(t)
 	api, holder := server.api(t), server.open(t)
-	for what, end := range map[string]func(testing.TB, *clientv3.Client, driver.Ref){"revoked": revoke, "deleted": deleteKey} {
+	other := server.open(t)
+	kept := func(tb testing.TB, _ *clientv3.Client, ref driver.Ref) {
+		tb.Helper()
+		if ok, err := other.Release(tb.Context(), &driver.ReleaseRequest{Ref: ref, Keep: time.Minute}); !ok || err != nil {
+			tb.Errorf("released: %t, %v", ok, err)
+		}
+	}
+	for what, end := range map[string]func(testing.TB, *clientv3.Client, driver.Ref){"revoked": revoke, "deleted": deleteKey, "kept": kept} {
 		s := server.open(t)
 		var h heard
 		h.listen(s)

@@ -12,7 +12,7 @@ import (
 const (
 	// flights is how many batches may be on their way by a route at once, so that one
 	// blocked request does not stall all.
-	flights = 4
+	flights = 8
 	// few calls of a mixer have as many flights; more have one, since there a batch twice
 	// as large costs far less than two.
 	few = 8

@@ -210,9 +210,16 @@ func (b *book) unwatch(e *entry) {
 	}
 }
 
+// removed is what the book had of an owner, as it was then: a look that is on its way may
+// still change the entry.
+type removed struct {
+	place place
+	held  bool
+}
+
 // remove drops the exact grant or place, and tells under which key it is, or an
 // attempt of the owner may be; "" if that is not known.
-func (b *book) remove(ref *driver.Ref) (*entry, string) {
+func (b *book) remove(ref *driver.Ref) (*removed, string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e, key := b.entries[ref.Owner], b.keys[ref.Owner]
@@ -224,7 +231,7 @@ func (b *book) remove(ref *driver.Ref) (*entry, string) {
 		return nil, key
 	}
 	b.forget(e)
-	return e, e.key
+	return &removed{*e.place, e.held}, e.key
 }
 
 // win makes the place a hold; under mu.

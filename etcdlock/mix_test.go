@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -162,4 +163,23 @@ func TestMixedReleasesOfAllKinds(t *testing.T) {
 	if len(s.book.entries) > 0 || len(s.book.keys) > 0 || len(s.book.taken) > 0 {
 		t.Errorf("left in the book: %v, %v, %v", s.book.entries, s.book.keys, s.book.taken)
 	}
+}
+
+// A place may become a hold in the moment in which it is given back.
+func TestReleaseBesideAHandOver(t *testing.T) {
+	t.Parallel()
+	server := ownServer(t)
+	s, other := server.open(t), server.open(t)
+	for range 100 {
+		ref, place := hold(t, s, t.Name()), enqueue(t, other, t.Name())
+		var both sync.WaitGroup
+		both.Go(func() { free(t, s, ref) })
+		both.Go(func() {
+			if ok, err := other.Release(t.Context(), &driver.ReleaseRequest{Ref: place}); !ok || err != nil {
+				t.Errorf("released: %t, %v", ok, err)
+			}
+		})
+		both.Wait()
+	}
+	free(t, s, hold(t, s, t.Name()))
 }

@@ -28,7 +28,7 @@ func (s *store) ReleaseMany(ctx context.Context, reqs []*driver.ReleaseRequest) 
 type ending struct {
 	number int // of its request
 	req    *driver.ReleaseRequest
-	known  *entry
+	known  *removed
 	key    string
 	err    error // of the search for its key
 	step   txn
@@ -107,7 +107,7 @@ func exact(key string, req *driver.ReleaseRequest) []clientv3.Cmp {
 }
 
 // releaseStep ends, or keeps, what the owner has under a key.
-func (s *store) releaseStep(ctx context.Context, req *driver.ReleaseRequest, known *entry, key string) (txn, error) {
+func (s *store) releaseStep(ctx context.Context, req *driver.ReleaseRequest, known *removed, key string) (txn, error) {
 	step := txn{when: exact(key, req)}
 	if req.Keep > 0 && (known != nil && known.held || known == nil && req.Token != 0) { // not of a place
 		put, err := s.keep(ctx, req, key, known)
@@ -201,10 +201,10 @@ func findOwner(kvs []*mvccpb.KeyValue, owner *driver.Owner) *place {
 
 // keep puts the record again without its owner on a lease of the rest: at the
 // same place of the order. It is no Put if there is nothing to keep.
-func (s *store) keep(ctx context.Context, req *driver.ReleaseRequest, key string, known *entry) (clientv3.Op, error) {
+func (s *store) keep(ctx context.Context, req *driver.ReleaseRequest, key string, known *removed) (clientv3.Op, error) {
 	var kept place
 	if known != nil {
-		kept = *known.place
+		kept = known.place
 	} else {
 		answer, err := s.commit(ctx, txn{then: []clientv3.Op{clientv3.OpGet(key)}})
 		if err != nil {

@@ -179,7 +179,7 @@ func TestCostOfGuard(t *testing.T) {
 // Nothing stays of a name but its node, which the server deletes.
 func TestNothingStays(t *testing.T) { // report B064
 	t.Parallel()
-	server := ownServer(t, "-Dznode.container.checkIntervalMs=200")
+	server := ownServer(t, "-Dznode.container.checkIntervalMs=200", "-Dznode.container.maxPerMinute=1000000") // its own bound is 10,000
 	c := server.open(t)
 	names := 300
 	if full() {

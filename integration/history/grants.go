@@ -194,8 +194,9 @@ func (h *History) settle(g *Grant) error {
 	if g.deadline != 0 {
 		g.ends(g.deadline, "deadline")
 	}
-	// A store that keeps its promise frees nothing that somebody believes in.
-	g.Freed = max(g.Ended, g.Returned)
+	// A store that keeps its promise frees nothing that somebody believes in. Whose
+	// process was stopped before it could say that it has the lease believed in nothing.
+	g.Freed = max(g.Ended, g.Called)
 	if g.Gone < g.Freed {
 		g.Gone = never
 	}

@@ -119,6 +119,13 @@ var scripts = []struct {
 		s.free(1)
 	}},
 	{"deadline after the grant", []string{"belief", "model"}, func(s *script) { s.get(1, w, 0, 10); s.deadline(1, time.Hour); s.get(2, w, 0, 11); s.free(1) }},
+	{"stopped before it could say so", nil, func(s *script) {
+		s.call(1, r, 0)
+		s.get(2, w, 0, 11)
+		s.free(2)
+		s.add(history.Event{Kind: history.Granted, Op: 1, Token: 10, Deadline: s.at - int64(3*time.Second)})
+		s.free(1)
+	}},
 	{"killed", nil, func(s *script) {
 		s.get(1, w, 0, 10)
 		s.add(history.Event{Kind: history.Killed})

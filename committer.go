@@ -23,7 +23,7 @@ type committer struct {
 	first [2]lane         // of shard 0, kept
 	names map[string]bool // of the batch that is put together, kept
 	calls sync.Pool       // used again, save those whose callers gave up: they may be away
-	wg    sync.WaitGroup  // batches in flight
+	wg    sync.WaitGroup  // batches in flight, and the timers that watch them
 }
 
 // route is what travels together: what goes to one shard and, where they do not

@@ -59,7 +59,11 @@ func (g *committer) depart(r route, l *lane, calls int, blocked bool) flight {
 		l.late++
 	default:
 		f.watch = &watch{}
-		f.watch.timer = time.AfterFunc(patience, func() { g.delayed(f) })
+		g.wg.Add(1) // until the timer has fired, or never will
+		f.watch.timer = time.AfterFunc(patience, func() {
+			defer g.wg.Done()
+			g.delayed(f)
+		})
 	}
 	return f
 }
@@ -112,8 +116,8 @@ func (g *committer) land(f flight) {
 	l := f.lane
 	if w := f.watch; w != nil {
 		w.landed = true
-		if w.timer != nil {
-			w.timer.Stop()
+		if w.timer != nil && w.timer.Stop() {
+			g.wg.Done()
 		}
 		if w.late {
 			l.late--
